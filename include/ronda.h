@@ -1,0 +1,261 @@
+/* ronda.h: collective communication for distributed training.
+ *
+ * A program joins a group of ranks (a communicator) and then calls collectives: operations that
+ * every rank of the group calls, in the same order, with matching arguments.
+ *
+ *     ronda_comm *comm;
+ *     ronda_init(NULL, &comm);                  // each process started by `ronda run -n 4 -- PROGRAM`
+ *     ...
+ *     ronda_allreduce(comm, grads, grads, count, RONDA_F32, RONDA_MEAN);
+ *     ...
+ *     ronda_close(comm);
+ *
+ * Ranks are processes of one machine (ronda_init) or threads of one process (ronda_init_local).
+ *
+ * Every function that can fail returns a ronda_status: RONDA_OK or a negative value;
+ * ronda_last_error() then tells in one sentence what went wrong, who and where.  Counts are in
+ * elements and 64 bits wide.  Zero elements and a group of one rank are ordinary cases.
+ *
+ * A communicator is used by one thread at a time; ronda_abort() alone may be called from any
+ * thread.  The library starts no thread of its own, prints nothing and never exits the process.
+ *
+ * Environment, read when a communicator is made:
+ *   RONDA_TIMEOUT  seconds until a call that waits gives up (60)
+ *   RONDA_ALGO     algorithms to use, such as "allreduce=ring,broadcast=tree" (chosen by cost)
+ *   RONDA_LOG      "info" or "debug": say on standard error what is done (nothing is said)
+ * and by ronda_init(), for ranks as processes; `ronda run` sets them:
+ *   RONDA_RANK, RONDA_SIZE   this rank, and how many there are
+ *   RONDA_ADDR     where they meet: file:PATH of a socket to be made, or 127.0.0.1:PORT
+ *   RONDA_KEY      a secret that all ranks of the job know
+ */
+#ifndef RONDA_H
+#define RONDA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define RONDA_API __attribute__((visibility("default")))
+#else
+#define RONDA_API
+#endif
+
+/** Version of this header: major * 10000 + minor * 100 + patch.  ronda_version() is the library's. */
+#define RONDA_VERSION 100
+
+typedef int32_t ronda_status;
+typedef int32_t ronda_type;
+typedef int32_t ronda_op;
+typedef int32_t ronda_kind;
+
+/** What a call came to.  The values are frozen. */
+enum {
+    RONDA_OK = 0,
+    RONDA_EINVAL = -1,       /**< an argument cannot be right; nothing was sent, all is as before */
+    RONDA_ENOMEM = -2,       /**< no memory; nothing was sent, all is as before */
+    RONDA_ETIMEOUT = -3,     /**< the deadline passed; the message names who was missing */
+    RONDA_EPEER = -4,        /**< a rank that was needed has closed or died */
+    RONDA_EMISMATCH = -5,    /**< two ranks made different calls; the message has both */
+    RONDA_ELIMIT = -6,       /**< more than this build or machine allows */
+    RONDA_EUNSUPPORTED = -7, /**< not offered by this version */
+    RONDA_ESYSTEM = -8,      /**< the operating system refused something */
+    RONDA_EABORTED = -9,     /**< a rank called ronda_abort(); the message has its reason */
+    RONDA_EINTERNAL = -10    /**< a bug in ronda */
+};
+
+/** Element types.  The values are frozen; 13 and 14 are kept for 8-bit floats. */
+enum {
+    RONDA_F16 = 1, /**< IEEE half precision */
+    RONDA_BF16,    /**< bfloat16 */
+    RONDA_F32,
+    RONDA_F64,
+    RONDA_I8,
+    RONDA_U8,
+    RONDA_I16,
+    RONDA_U16,
+    RONDA_I32,
+    RONDA_U32,
+    RONDA_I64,
+    RONDA_U64
+};
+
+/**
+ * Reductions.  The values are frozen.
+ *
+ * Integers wrap around in their type.  MEAN sums, then divides by the number of ranks: floats by a
+ * true division, integers truncating toward zero.  F16 and BF16 are computed in f32 and rounded to
+ * nearest even: once at the end where an algorithm folds all ranks in one pass ("direct"), after
+ * each addition otherwise.  MIN and MAX of floats give NaN if any element is NaN.  Infinities follow
+ * IEEE 754.  Which NaN (sign and payload) comes out is not promised.  BAND, BOR and BXOR are for
+ * integers only.
+ */
+enum {
+    RONDA_SUM = 1,
+    RONDA_MEAN,
+    RONDA_PROD,
+    RONDA_MIN,
+    RONDA_MAX,
+    RONDA_BAND,
+    RONDA_BOR,
+    RONDA_BXOR
+};
+
+/** Collectives.  The values are frozen; those between are kept for collectives to come. */
+enum {
+    RONDA_ALLREDUCE = 1,
+    RONDA_BROADCAST = 3,
+    RONDA_ALLGATHER = 4,
+    RONDA_REDUCE_SCATTER = 6,
+    RONDA_BARRIER = 16
+};
+
+/** "No rank" in ronda_error. */
+#define RONDA_ANY UINT32_MAX
+
+/** This rank's end of a group of ranks. */
+typedef struct ronda_comm ronda_comm;
+
+/** How to join a world.  Set struct_size to sizeof(ronda_config) and what you need; a field that is
+ *  zero or NULL is taken from the environment, then from the default. */
+typedef struct {
+    size_t struct_size;
+    uint32_t rank, size;       /**< this rank and how many there are; size 0: one */
+    uint32_t flags;            /**< 0 */
+    const char *addr;          /**< where ranks meet: file:PATH or 127.0.0.1:PORT */
+    const char *key;           /**< the job's secret; NULL: none */
+    const char *transport;     /**< "shm" or NULL */
+    const char *tuning;        /**< a tuning file; NULL in this version */
+    uint64_t timeout_ns;       /**< how long a call waits (60 s) */
+    uint64_t start_timeout_ns; /**< how long joining may take (timeout_ns) */
+    /** Gets each log line; level 1 info, 2 debug */
+    void (*log)(void *context, int level, const char *line);
+    void *log_context;
+} ronda_config;
+
+/** An error in full. */
+typedef struct {
+    size_t struct_size;
+    ronda_status status;
+    uint32_t rank;     /**< the rank that found it */
+    uint32_t peer;     /**< the rank it is about, or RONDA_ANY */
+    uint64_t sequence; /**< number of the collective, from 1; 0: none */
+    char message[480];
+} ronda_error;
+
+/**
+ * Join a world of processes on this machine.  With NULL, rank, size, address and key come from the
+ * environment; with no size there and none in config: a world of one rank.
+ *
+ * Returns when all ranks have joined, or fails when the start's timeout has passed; the error then
+ * names the ranks that did not come.  Only processes of the same user get in, and only those that
+ * prove that they know the key, if there is one (HMAC-SHA-256; needs libcrypto at run time).
+ *
+ * @return RONDA_OK and the communicator in *out; else *out is untouched and ronda_last_error(NULL)
+ *         in this thread says why.
+ */
+RONDA_API ronda_status ronda_init(const ronda_config *config, ronda_comm **out);
+
+/**
+ * Make a world of `size` ranks as threads of this process: comms[r] becomes rank r, to be used by a thread
+ * of its own.  Up to 1024 ranks.  Each is closed with ronda_close().
+ */
+RONDA_API ronda_status ronda_init_local(uint32_t size, ronda_comm *comms[]);
+
+/**
+ * Leave the group and free the communicator; NULL is allowed.  Local: waits for no other rank,
+ * except that up to the timeout it lets others finish reading what this rank still owes them.
+ * Others see RONDA_EPEER only if they need something that this rank did not finish.
+ */
+RONDA_API ronda_status ronda_close(ronda_comm *comm);
+
+/**
+ * Make every rank's current and later calls fail with RONDA_EABORTED and this reason (NULL: none
+ * given).  Any thread may call it.  If the communicator has failed already, the first cause stays.
+ */
+RONDA_API ronda_status ronda_abort(ronda_comm *comm, const char *reason);
+
+/** How long a call may wait for others before it fails with RONDA_ETIMEOUT; 0 is RONDA_EINVAL.
+ *  The clock runs only while a thread waits inside ronda. */
+RONDA_API ronda_status ronda_set_timeout(ronda_comm *comm, uint64_t timeout_ns);
+
+/** This rank, 0 .. size-1. */
+RONDA_API uint32_t ronda_rank(const ronda_comm *comm);
+
+/** How many ranks there are. */
+RONDA_API uint32_t ronda_size(const ronda_comm *comm);
+
+/** Version of the library, in the form of RONDA_VERSION. */
+RONDA_API uint32_t ronda_version(void);
+
+/** Bytes of one element; 0 for what is not a type. */
+RONDA_API size_t ronda_type_size(ronda_type type);
+
+/**
+ * Divide `count` elements over `size` ranks: block r is [r*count/size, (r+1)*count/size).  Every
+ * element is in exactly one block, and lengths differ by at most one.  A rank of `size` or more, or
+ * a size of 0, gets an empty block at `count`.
+ */
+RONDA_API void ronda_block(size_t count, uint32_t size, uint32_t rank, size_t *offset,
+                           size_t *length);
+
+/** A short text for a status, never NULL. */
+RONDA_API const char *ronda_strerror(ronda_status status);
+
+/**
+ * The sentence of this communicator's last failure, "" if there was none.  It stays until the next
+ * failure.  NULL: of this thread's last failed ronda_init() or ronda_init_local().
+ */
+RONDA_API const char *ronda_last_error(const ronda_comm *comm);
+
+/** The same, with its parts.  Set out->struct_size first. */
+RONDA_API void ronda_get_error(const ronda_comm *comm, ronda_error *out);
+
+/*
+ * Collectives.  Every rank of the communicator calls them in the same order with equal count, type,
+ * op and root.  They block until this rank's part is done, or fail at the communicator's timeout.
+ * Every rank gets the same bits.  Ranks that disagree get RONDA_EMISMATCH: those still inside, and
+ * a rank already out of the call at its next one (if it makes no other call, it is not told).
+ *
+ * After RONDA_EINVAL or RONDA_ENOMEM the communicator is as good as before and the call counts as
+ * not made.  After any other failure it has failed for good: every later call returns the same
+ * cause at once, on every rank.
+ */
+
+/**
+ * Sum (or fold with any op) `count` elements over all ranks; every rank gets the result.
+ * `send` may equal `recv`; any other overlap is RONDA_EINVAL.
+ */
+RONDA_API ronda_status ronda_allreduce(ronda_comm *comm, const void *send, void *recv, size_t count,
+                                       ronda_type type, ronda_op op);
+
+/** Copy `count` elements from rank `root` to every other rank. */
+RONDA_API ronda_status ronda_broadcast(ronda_comm *comm, void *buf, size_t count, ronda_type type,
+                                       uint32_t root);
+
+/**
+ * Every rank gives `count` elements; every rank gets all size * count, in rank order.
+ * `send` may be this rank's block of recv, recv + rank * count; any other overlap is RONDA_EINVAL.
+ */
+RONDA_API ronda_status ronda_allgather(ronda_comm *comm, const void *send, void *recv, size_t count,
+                                       ronda_type type);
+
+/**
+ * Fold size * count elements over all ranks; rank r gets block r of the result, `count` elements.
+ * `recv` may be this rank's block of send, send + rank * count; any other overlap is RONDA_EINVAL.
+ */
+RONDA_API ronda_status ronda_reduce_scatter(ronda_comm *comm, const void *send, void *recv,
+                                            size_t count, ronda_type type, ronda_op op);
+
+/** Wait until every rank has called it. */
+RONDA_API ronda_status ronda_barrier(ronda_comm *comm);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

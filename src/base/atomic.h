@@ -1,0 +1,35 @@
+/* atomic.h: the two things that <stdatomic.h> lacks. */
+#ifndef RD_ATOMIC_H
+#define RD_ATOMIC_H
+
+#include <stdatomic.h>
+
+/* A full fence.  The thread sanitizer knows no fences, but does know read-modify-writes. */
+static inline void rd_fence(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    static _Atomic int word;
+    atomic_fetch_add(&word, 1);
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+    static _Atomic int word;
+    atomic_fetch_add(&word, 1);
+#else
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+#else
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+/* "I am polling": lets a sibling core work and saves power. */
+static inline void rd_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+#endif

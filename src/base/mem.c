@@ -1,0 +1,69 @@
+/* mem.c: memory, in one place, so that tests can count it and make it fail. */
+#include "base/mem.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static _Atomic long good_calls = -1; /* -1: all are */
+
+static bool refused(void)
+{
+    if (atomic_load_explicit(&good_calls, memory_order_relaxed) < 0)
+        return false;
+    return atomic_fetch_sub(&good_calls, 1) <= 0 && (atomic_store(&good_calls, 0), true);
+}
+
+void rd_mem_fail_after(long n)
+{
+    atomic_store(&good_calls, n);
+}
+
+void *rd_alloc(size_t bytes)
+{
+    if (refused() || bytes > SIZE_MAX - 128)
+        return NULL;
+    const size_t whole = (bytes + 64) & ~(size_t)63;
+    void *p = aligned_alloc(64, whole);
+    if (p)
+        memset(p, 0, whole);
+    return p;
+}
+
+void *rd_realloc(void *p, size_t bytes)
+{
+    return refused() ? NULL : realloc(p, bytes ? bytes : 1);
+}
+
+void rd_free(void *p)
+{
+    free(p);
+}
+
+void *rd_map(size_t bytes)
+{
+    if (refused())
+        return NULL;
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+void *rd_map_file(int fd, size_t bytes)
+{
+    if (refused()) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+void rd_unmap(void *p, size_t bytes)
+{
+    if (p)
+        munmap(p, bytes);
+}

@@ -1,0 +1,50 @@
+/* algorithms.h: THE table.  One line makes an algorithm: its prototype, its command-line name, its
+ * proof in the tests and its line in the bench all come from here.
+ *
+ *   X(kind, name, generator, flags, about) */
+#ifndef RD_ALGORITHMS_H
+#define RD_ALGORITHMS_H
+
+#include "plan/plan.h"
+
+#define RD_ALGORITHM_TABLE(X)                                                                       \
+    X(ALLREDUCE, one_shot, rd_allreduce_one_shot, RD_ORDERED | RD_WHOLE,                            \
+      "everyone sends everything to everyone and folds in rank order; one round, for small counts") \
+    X(ALLREDUCE, two_shot, rd_allreduce_two_shot, RD_ORDERED | RD_PARTED,                           \
+      "rank r folds part r of everyone in one pass, then everyone takes the parts; two rounds")     \
+    X(ALLREDUCE, halving, rd_allreduce_halving, RD_PARTED,                                          \
+      "recursive halving, then doubling; 2 log2(n) rounds, two more if n is no power of two")       \
+    X(ALLREDUCE, ring, rd_allreduce_ring, RD_PARTED,                                                \
+      "ring reduce-scatter, then ring all-gather; 2(n-1) rounds, the fewest bytes, two neighbours") \
+    X(ALLREDUCE, star, rd_allreduce_star, RD_ORDERED | RD_REFERENCE, "everything through rank 0")   \
+    X(BROADCAST, direct, rd_broadcast_direct, 0, "the root sends to everyone; one round")           \
+    X(BROADCAST, binomial, rd_broadcast_binomial, 0, "binomial tree; log2(n) rounds")               \
+    X(BROADCAST, tree, rd_broadcast_tree, 0,                                                        \
+      "binary tree, ranks rotated to the root; a rank sends twice at most, chunks stream down")     \
+    X(BROADCAST, scatter, rd_broadcast_scatter, RD_PARTED,                                          \
+      "binomial scatter of the parts, then ring all-gather; for large counts")                      \
+    X(BROADCAST, star, rd_broadcast_star, RD_REFERENCE, "everything through rank 0")                \
+    X(ALLGATHER, direct, rd_allgather_direct, 0,                                                    \
+      "everyone sends its block to everyone; one round")                                            \
+    X(ALLGATHER, bruck, rd_allgather_bruck, RD_WHOLE,                                               \
+      "Bruck: blocks double every round; log2(n) rounds, one rotation at the end")                  \
+    X(ALLGATHER, ring, rd_allgather_ring, 0,                                                        \
+      "blocks go round the ring; n-1 rounds, two neighbours")                                       \
+    X(ALLGATHER, star, rd_allgather_star, RD_WHOLE | RD_REFERENCE, "everything through rank 0")     \
+    X(REDUCE_SCATTER, direct, rd_reduce_scatter_direct, RD_ORDERED,                                 \
+      "rank r folds block r of everyone in one pass; one round")                                    \
+    X(REDUCE_SCATTER, ring, rd_reduce_scatter_ring, 0,                                              \
+      "partial sums go round the ring; n-1 rounds, two neighbours")                                 \
+    X(REDUCE_SCATTER, star, rd_reduce_scatter_star, RD_ORDERED | RD_WHOLE | RD_REFERENCE,           \
+      "everything through rank 0")                                                                  \
+    X(BARRIER, dissemination, rd_barrier_dissemination, RD_WHOLE,                                   \
+      "in round k rank r tells rank r + 2^k; log2(n) rounds")                                       \
+    X(BARRIER, ring, rd_barrier_ring, RD_WHOLE,                                                     \
+      "a token goes round twice: all have come, all may go; 2n-1 messages one after another")       \
+    X(BARRIER, star, rd_barrier_star, RD_WHOLE | RD_REFERENCE, "everything through rank 0")
+
+#define X(kind, name, generator, flags, about) rd_generator generator;
+RD_ALGORITHM_TABLE(X)
+#undef X
+
+#endif

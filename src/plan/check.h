@@ -1,0 +1,22 @@
+/* check.h: the proof that a collective's plans are right. */
+#ifndef RD_CHECK_H
+#define RD_CHECK_H
+
+#include "plan/plan.h"
+
+typedef struct {
+    bool ok;
+    char why[480];                   /* the first thing that is wrong, in one sentence; "" if ok */
+    uint64_t steps, messages, terms; /* size of what was proved */
+} rd_proof;
+
+/* Proves the n plans of one collective, one per rank (plans[r] is rank r's), whatever made them. */
+rd_proof rd_check_plans(rd_plan *const plans[], uint32_t n);
+
+enum { RD_PLACE_NONE, RD_PLACE_ALL, RD_PLACE_MIXED, RD_PLACES }; /* which ranks work in place */
+
+/* Builds all plans of an algorithm for a world, and proves them. */
+rd_proof rd_check_world(const rd_algorithm *a, uint32_t size, uint64_t count, uint32_t root,
+                        uint32_t width, bool mean, int place, uint64_t segment_bytes);
+
+#endif

@@ -1,0 +1,514 @@
+/* check_structure.c: is this a plan at all?  Whatever the arrays hold, nothing here reads outside
+ * them, and the later parts of the proof rely on what is established here:
+ *
+ *   - all ranks mean the same call;
+ *   - lanes cover the steps one after another, each lane has another peer or direction, and each
+ *     step is in the lane of its peer and direction;
+ *   - groups hold messages of different peers, and each such message is in one group;
+ *   - ranges lie inside buffers, and nobody writes what the caller only lends to be read;
+ *   - dependencies, marks and the straight order name steps that exist and are of the right kind. */
+#include "plan/check_internal.h"
+
+#include "base/mem.h"
+
+enum {
+    MOST_CELLS = 1 << 28
+}; /* elements of all buffers of all ranks: a proof has some words for each */
+
+const char *rd_buffer_text(uint8_t buffer)
+{
+    return buffer == RD_IN ? "in" : buffer == RD_OUT ? "out" : "scratch";
+}
+
+bool rd_ranges_equal(rd_range a, rd_range b)
+{
+    return a.buffer == b.buffer && a.at == b.at && a.count == b.count;
+}
+
+bool rd_leads(const rd_plan *p, uint32_t step)
+{
+    return p->steps[step].verb != RD_FOLD_MANY || p->groups[p->steps[step].group].leader == step;
+}
+
+bool rd_step_reads(const rd_plan *p, uint32_t step, rd_range *range)
+{
+    const rd_step *s = &p->steps[step];
+    *range = (rd_range){s->from_buffer, s->from_at, s->count};
+    switch (s->verb) {
+    case RD_SEND:
+    case RD_FOLD:
+    case RD_COPY:
+    case RD_MERGE:
+        return true;
+    case RD_FOLD_MANY:
+        return rd_leads(p, step) && p->groups[s->group].count > p->groups[s->group].arriving;
+    default:
+        return false;
+    }
+}
+
+bool rd_step_writes(const rd_plan *p, uint32_t step, rd_range *range)
+{
+    const rd_step *s = &p->steps[step];
+    *range = (rd_range){s->to_buffer, s->to_at, s->count};
+    return s->verb != RD_SEND && rd_leads(p, step);
+}
+
+bool rd_works_in_place(const rd_shape *s)
+{
+    return s->in_place && (s->kind == RONDA_ALLREDUCE || s->kind == RONDA_ALLGATHER ||
+                           s->kind == RONDA_REDUCE_SCATTER);
+}
+
+/* --- the call --- */
+
+static bool check_shape(rd_checking *c, uint32_t rank)
+{
+    const rd_plan *p = c->plans[rank];
+    if (!p || p->raw)
+        return rd_refuse(c, "rank %u has no sealed plan", rank);
+    const rd_shape *s = &p->shape, *first = &c->plans[0]->shape;
+    if (s->rank != rank || s->size != c->n)
+        return rd_refuse(c, "the plan of rank %u of %u says that it is for rank %u of %u", rank,
+                         c->n, s->rank, s->size);
+    if (s->kind != RONDA_ALLREDUCE && s->kind != RONDA_BROADCAST && s->kind != RONDA_ALLGATHER &&
+        s->kind != RONDA_REDUCE_SCATTER && s->kind != RONDA_BARRIER)
+        return rd_refuse(c, "rank %u: there is no collective of kind %d", rank, s->kind);
+    if (s->kind != first->kind || s->root != first->root || s->width != first->width ||
+        s->mean != first->mean || s->count != first->count ||
+        p->algorithm != c->plans[0]->algorithm)
+        return rd_refuse(c, "rank %u's plan is for another call than rank 0's", rank);
+    if (s->root >= s->size || s->width == 0)
+        return rd_refuse(c, "rank %u: root %u of %u, elements of %u bytes", rank, s->root, s->size,
+                         s->width);
+    if (s->in_place && !rd_works_in_place(s))
+        return rd_refuse(c, "rank %u works in place, which this collective knows nothing of", rank);
+    if (s->kind == RONDA_BARRIER && s->count != 1)
+        return rd_refuse(c, "rank %u: a barrier has one token, not %llu", rank,
+                         (unsigned long long)s->count);
+    if (s->count > MOST_CELLS || p->scratch > MOST_CELLS)
+        return rd_refuse(c, "rank %u: too many elements for a proof", rank);
+    return true;
+}
+
+/* Numbers lanes, steps, groups and memory of all ranks through. */
+static bool number_all(rd_checking *c)
+{
+    uint64_t lanes = 0, steps = 0, groups = 0;
+    for (uint32_t r = 0; r < c->n; r++) {
+        const rd_plan *p = c->plans[r];
+        const uint64_t length[RD_BUFFERS] = {rd_in_count(&p->shape), rd_out_count(&p->shape),
+                                             p->scratch};
+        for (int b = 0; b < RD_BUFFERS; b++) {
+            c->memory[r].at[b] = c->cells;
+            c->memory[r].length[b] = length[b];
+            c->cells += length[b];
+        }
+        c->lane_base[r] = (uint32_t)lanes;
+        c->step_base[r] = (uint32_t)steps;
+        c->group_base[r] = (uint32_t)groups;
+        lanes += p->lane_count;
+        steps += p->step_count;
+        groups += p->group_count;
+        if (lanes + c->n >= UINT32_MAX / 2 || steps >= UINT32_MAX / 2 || groups >= UINT32_MAX / 2 ||
+            c->cells > MOST_CELLS)
+            return rd_refuse(c, "rank %u: too many steps or elements for a proof", r);
+    }
+    c->lane_base[c->n] = (uint32_t)lanes;
+    c->step_base[c->n] = (uint32_t)steps;
+    c->group_base[c->n] = (uint32_t)groups;
+    c->proof->steps = steps;
+    return true;
+}
+
+/* --- ranges --- */
+
+static bool check_range(rd_checking *c, uint32_t rank, uint32_t step, rd_range range, bool writes)
+{
+    const rd_plan *p = c->plans[rank];
+    const rd_shape *s = &p->shape;
+    char text[RD_STEP_TEXT];
+    if (range.buffer >= RD_BUFFERS)
+        return rd_refuse(c, "rank %u: %s touches buffer %u, which does not exist", rank,
+                         rd_step_text(p, step, text), range.buffer);
+    const uint64_t length = c->memory[rank].length[range.buffer];
+    const char *name = rd_buffer_text(range.buffer);
+    if (range.at > length || range.count > length - range.at)
+        return rd_refuse(c, "rank %u: %s %s %llu elements at %s[%llu], which has %llu", rank,
+                         rd_step_text(p, step, text), writes ? "writes" : "reads",
+                         (unsigned long long)range.count, name, (unsigned long long)range.at,
+                         (unsigned long long)length);
+    /* In place, one memory must not go by two names: overlaps could not be seen. */
+    if (s->in_place && range.buffer == (s->kind == RONDA_REDUCE_SCATTER ? RD_OUT : RD_IN))
+        return rd_refuse(c, "rank %u: %s names %s, which has another name in place", rank,
+                         rd_step_text(p, step, text), name);
+    if (!writes || range.buffer != RD_IN || range.count == 0)
+        return true;
+    const uint64_t own = s->rank * s->count;
+    if (s->in_place && range.at >= own && range.at + range.count <= own + s->count)
+        return true;
+    return rd_refuse(c, "rank %u: %s writes in[%llu], which is the caller's to keep", rank,
+                     rd_step_text(p, step, text), (unsigned long long)range.at);
+}
+
+static bool check_ranges(rd_checking *c, uint32_t rank, uint32_t step)
+{
+    const rd_plan *p = c->plans[rank];
+    const rd_step *s = &p->steps[step];
+    char text[RD_STEP_TEXT];
+    rd_range from, to;
+    const bool reads = rd_step_reads(p, step, &from), writes = rd_step_writes(p, step, &to);
+    if ((reads && !check_range(c, rank, step, from, false)) ||
+        (writes && !check_range(c, rank, step, to, true)))
+        return false;
+    if (s->verb == RD_SCALE && (s->from_buffer != s->to_buffer || s->from_at != s->to_at))
+        return rd_refuse(c, "rank %u: %s reads another range than it writes", rank,
+                         rd_step_text(p, step, text));
+    const bool apart =
+        from.buffer != to.buffer || from.at >= to.at + to.count || to.at >= from.at + from.count;
+    if (reads && writes && !apart && from.at != to.at)
+        return rd_refuse(c, "rank %u: %s reads %s[%llu] while it writes [%llu], and they overlap",
+                         rank, rd_step_text(p, step, text), rd_buffer_text(from.buffer),
+                         (unsigned long long)from.at, (unsigned long long)to.at);
+    return true;
+}
+
+/* --- groups --- */
+
+static bool check_group(rd_checking *c, uint32_t rank, uint32_t g)
+{
+    const rd_plan *p = c->plans[rank];
+    const rd_group *group = &p->groups[g];
+    if (group->first > p->member_count || group->count > p->member_count - group->first ||
+        group->count == 0)
+        return rd_refuse(c, "rank %u: the members of group %u are not in the list", rank, g);
+    if (group->leader >= p->step_count)
+        return rd_refuse(c, "rank %u: the leader of group %u does not exist", rank, g);
+    uint32_t arriving = 0;
+    bool led = false;
+    for (uint32_t i = 0; i < group->count; i++) {
+        const uint32_t m = p->members[group->first + i];
+        if (m == RD_NONE)
+            continue;
+        if (m >= p->step_count || p->steps[m].verb != RD_FOLD_MANY || p->steps[m].group != g)
+            return rd_refuse(c, "rank %u: operand %u of group %u is no message of it", rank, i, g);
+        if (p->steps[m].count != p->steps[group->leader].count)
+            return rd_refuse(c, "rank %u: operands of group %u differ in size", rank, g);
+        led = led || m == group->leader;
+        arriving++;
+    }
+    if (!led || arriving != group->arriving || arriving + 1 < group->count)
+        return rd_refuse(c, "rank %u: group %u says %u messages and has %u of %u operands%s", rank,
+                         g, group->arriving, arriving, group->count,
+                         led ? "" : ", its leader not among them");
+    return true;
+}
+
+/* Each message of a group is listed once, and no two come from one peer: they would have to be at
+ * the head of one lane together. */
+static bool check_groups(rd_checking *c, uint32_t rank)
+{
+    const rd_plan *p = c->plans[rank];
+    uint64_t messages = 0, listed = 0;
+    for (uint32_t i = 0; i < p->step_count; i++) {
+        if ((p->steps[i].verb == RD_FOLD_MANY) != (p->steps[i].group != RD_NONE))
+            return rd_refuse(
+                c, "rank %u: step %u has a group without being a fold_many, or the reverse", rank,
+                i);
+        if (p->steps[i].group != RD_NONE && p->steps[i].group >= p->group_count)
+            return rd_refuse(c, "rank %u: step %u is in group %u of %u", rank, i, p->steps[i].group,
+                             p->group_count);
+        messages += p->steps[i].verb == RD_FOLD_MANY;
+    }
+    if (p->group_count == 0)
+        return true;
+    uint32_t *seen = rd_alloc(p->lane_count * sizeof *seen);
+    if (!seen)
+        return rd_refuse_memory(c);
+    bool ok = true;
+    for (uint32_t g = 0; g < p->group_count && ok; g++) {
+        ok = check_group(c, rank, g);
+        for (uint32_t i = 0; i < p->groups[g].count && ok; i++) {
+            const uint32_t m = p->members[p->groups[g].first + i];
+            if (m == RD_NONE)
+                continue;
+            const uint32_t lane = p->steps[m].lane;
+            listed++;
+            if (seen[lane] == g + 1)
+                ok = rd_refuse(c, "rank %u: group %u has two messages from rank %u", rank, g,
+                               p->lanes[lane].peer);
+            seen[lane] = g + 1;
+        }
+    }
+    rd_free(seen);
+    return ok && (messages == listed ||
+                  rd_refuse(c, "rank %u: a message of verb fold_many is in no group", rank));
+}
+
+/* --- lanes and steps --- */
+
+static bool check_lane(rd_checking *c, uint32_t rank, uint32_t l)
+{
+    const rd_plan *p = c->plans[rank];
+    const rd_plan_lane *lane = &p->lanes[l];
+    if (lane->first != (l ? p->lanes[l - 1].end : 0) || lane->end < lane->first ||
+        lane->end > p->step_count || (l + 1 == p->lane_count && lane->end != p->step_count))
+        return rd_refuse(c, "rank %u: lane %u does not begin where the one before ends", rank, l);
+    if (lane->peer == RD_NONE ? lane->sends : lane->peer >= c->n || lane->peer == rank)
+        return rd_refuse(c, "rank %u: lane %u goes to or from rank %u of %u", rank, l, lane->peer,
+                         c->n);
+    for (uint32_t i = lane->first; i < lane->end; i++) {
+        const rd_step *s = &p->steps[i];
+        const bool receives = s->verb == RD_RECV || s->verb == RD_FOLD || s->verb == RD_FOLD_MANY;
+        const bool local = s->verb == RD_COPY || s->verb == RD_MERGE || s->verb == RD_SCALE;
+        if (s->lane != l || s->peer != lane->peer ||
+            !(lane->peer == RD_NONE ? local
+              : lane->sends         ? s->verb == RD_SEND
+                                    : receives))
+            return rd_refuse(
+                c,
+                "rank %u: step %u (verb %u, peer %u) is not in the lane of its peer and direction",
+                rank, i, s->verb, s->peer);
+        if (s->ordinal != i - lane->first)
+            return rd_refuse(c, "rank %u: step %u is number %u of its lane and says %u", rank, i,
+                             i - lane->first, s->ordinal);
+    }
+    return true;
+}
+
+static bool check_indices(rd_checking *c, uint32_t rank, uint32_t step)
+{
+    const rd_plan *p = c->plans[rank];
+    const rd_step *s = &p->steps[step];
+    char text[RD_STEP_TEXT];
+    if (s->first_dep > p->dep_count || s->deps > p->dep_count - s->first_dep)
+        return rd_refuse(c, "rank %u: the dependencies of %s are not in the list", rank,
+                         rd_step_text(p, step, text));
+    for (uint32_t d = 0; d < s->deps; d++) {
+        const rd_dep *dep = &p->deps[s->first_dep + d];
+        if (dep->lane >= p->lane_count || dep->step < p->lanes[dep->lane].first ||
+            dep->step >= p->lanes[dep->lane].end)
+            return rd_refuse(c, "rank %u: %s waits for step %u of lane %u, which does not exist",
+                             rank, rd_step_text(p, step, text), dep->step, dep->lane);
+    }
+    if (s->first_forward > p->forward_count ||
+        s->forward_count > p->forward_count - s->first_forward)
+        return rd_refuse(c, "rank %u: the forwards of %s are not in the list", rank,
+                         rd_step_text(p, step, text));
+    if (!rd_leads(p, step) && (s->deps || s->forward_count || s->scale))
+        return rd_refuse(
+            c, "rank %u: %s waits, scales or forwards, which is its group's leader's to do", rank,
+            rd_step_text(p, step, text));
+    if (s->side > RD_HERE_RIGHT ||
+        (s->scale && s->verb != RD_FOLD && s->verb != RD_FOLD_MANY && s->verb != RD_MERGE))
+        return rd_refuse(c, "rank %u: %s has a side or a scale that means nothing", rank,
+                         rd_step_text(p, step, text));
+    return true;
+}
+
+/* Forwards and backs: of the right kind.  What they promise is for check_races.c. */
+static bool check_marks(rd_checking *c, uint32_t rank, uint32_t step)
+{
+    const rd_plan *p = c->plans[rank];
+    const rd_step *s = &p->steps[step];
+    char text[RD_STEP_TEXT], other[RD_STEP_TEXT];
+    rd_range to, from;
+    for (uint32_t i = 0; i < s->forward_count; i++) {
+        const uint32_t f = p->forwards[s->first_forward + i];
+        if (f >= p->step_count || p->steps[f].verb != RD_SEND)
+            return rd_refuse(c, "rank %u: %s forwards step %u, which is no send", rank,
+                             rd_step_text(p, step, text), f);
+        rd_step_reads(p, f, &from);
+        if (!rd_step_writes(p, step, &to) || !rd_ranges_equal(from, to))
+            return rd_refuse(c, "rank %u: %s forwards %s, which sends another range", rank,
+                             rd_step_text(p, step, text), rd_step_text(p, f, other));
+    }
+    if (s->back == RD_NONE)
+        return true;
+    if (s->verb != RD_SEND || s->back >= p->step_count)
+        return rd_refuse(c, "rank %u: %s is to come back by step %u", rank,
+                         rd_step_text(p, step, text), s->back);
+    const rd_step *r = &p->steps[s->back];
+    if (r->verb != RD_RECV || r->peer != s->peer || r->count != s->count)
+        return rd_refuse(c, "rank %u: %s is to come back by %s, which is not its like", rank,
+                         rd_step_text(p, step, text), rd_step_text(p, s->back, other));
+    return true;
+}
+
+/* --- the straight order --- */
+
+/* The straight order must be one that the lanes allow too: then its values are theirs, and it does
+ * not matter that one rank walks straight and its peer does not. */
+static bool walk_straight(rd_checking *c, uint32_t rank, uint32_t *cursor)
+{
+    const rd_plan *p = c->plans[rank];
+    char text[RD_STEP_TEXT], other[RD_STEP_TEXT];
+    for (uint32_t l = 0; l < p->lane_count; l++)
+        cursor[l] = p->lanes[l].first;
+    for (uint32_t i = 0; i < p->straight_count; i++) {
+        const uint32_t step = p->straight[i];
+        if (step >= p->step_count || !rd_leads(p, step))
+            return rd_refuse(c, "rank %u: entry %u of the straight order is no step to walk", rank,
+                             i);
+        const rd_step *s = &p->steps[step];
+        for (uint32_t d = 0; d < s->deps; d++) {
+            const rd_dep *dep = &p->deps[s->first_dep + d];
+            if (cursor[dep->lane] <= dep->step)
+                return rd_refuse(c, "rank %u: the straight order has %s before %s", rank,
+                                 rd_step_text(p, step, text), rd_step_text(p, dep->step, other));
+        }
+        const rd_group *group = s->group == RD_NONE ? NULL : &p->groups[s->group];
+        for (uint32_t m = 0; m < (group ? group->count : 1); m++) {
+            const uint32_t member = group ? p->members[group->first + m] : step;
+            if (member != RD_NONE && cursor[p->steps[member].lane]++ != member)
+                return rd_refuse(c, "rank %u: the straight order has %s out of its lane's order",
+                                 rank, rd_step_text(p, step, text));
+        }
+    }
+    for (uint32_t l = 0; l < p->lane_count; l++)
+        if (cursor[l] != p->lanes[l].end)
+            return rd_refuse(c, "rank %u: the straight order lacks %s", rank,
+                             rd_step_text(p, cursor[l], text));
+    return true;
+}
+
+static bool check_straight(rd_checking *c, uint32_t rank)
+{
+    const rd_plan *p = c->plans[rank];
+    char text[RD_STEP_TEXT];
+    if (!p->straight)
+        return true;
+    for (uint32_t i = 0; i < p->step_count; i++) {
+        const rd_step *s = &p->steps[i];
+        if (s->peer != RD_NONE && s->count > RD_INLINE_BYTES / p->shape.width)
+            return rd_refuse(c, "rank %u: a straight order, but %s has %llu elements", rank,
+                             rd_step_text(p, i, text), (unsigned long long)s->count);
+        if (s->verb == RD_SEND && s->ordinal >= RD_STRAIGHT_SENDS)
+            return rd_refuse(c, "rank %u: a straight order, but more than %u sends to rank %u",
+                             rank, RD_STRAIGHT_SENDS, s->peer);
+    }
+    uint32_t *cursor = rd_alloc((p->lane_count + 1) * sizeof *cursor);
+    const bool ok = cursor ? walk_straight(c, rank, cursor) : rd_refuse_memory(c);
+    rd_free(cursor);
+    return ok;
+}
+
+static bool check_plan(rd_checking *c, uint32_t rank)
+{
+    const rd_plan *p = c->plans[rank];
+    if ((p->step_count && (!p->steps || !p->lane_count)) || (p->lane_count && !p->lanes) ||
+        (p->dep_count && !p->deps) || (p->forward_count && !p->forwards) ||
+        (p->group_count && !p->groups) || (p->member_count && !p->members))
+        return rd_refuse(c, "rank %u: the plan lacks a list that it counts", rank);
+    for (uint32_t l = 0; l < p->lane_count; l++)
+        if (!check_lane(c, rank, l))
+            return false;
+    if (!check_groups(c, rank))
+        return false;
+    for (uint32_t i = 0; i < p->step_count; i++)
+        if (!check_indices(c, rank, i) || !check_ranges(c, rank, i))
+            return false;
+    for (uint32_t i = 0; i < p->step_count; i++)
+        if (!check_marks(c, rank, i))
+            return false;
+    return check_straight(c, rank);
+}
+
+bool rd_check_structure(rd_checking *c)
+{
+    for (uint32_t r = 0; r < c->n; r++)
+        if (!check_shape(c, r))
+            return false;
+    if (!number_all(c))
+        return false;
+    for (uint32_t r = 0; r < c->n; r++)
+        if (!check_plan(c, r))
+            return false;
+    return true;
+}
+
+/* --- both ends of each message --- */
+
+typedef struct {
+    uint64_t *keys; /* 1 + (owner, peer, direction); 0: free */
+    uint32_t *lanes;
+    uint64_t size; /* a power of two */
+} lane_table;
+
+static uint64_t lane_key(const rd_checking *c, uint32_t owner, uint32_t peer, bool sends)
+{
+    return 1 + 2 * ((uint64_t)owner * c->n + peer) + sends;
+}
+
+static uint64_t lane_place(const lane_table *t, uint64_t key)
+{
+    uint64_t i = (key * 0x9E3779B97F4A7C15u >> 20) & (t->size - 1);
+    while (t->keys[i] && t->keys[i] != key)
+        i = (i + 1) & (t->size - 1);
+    return i;
+}
+
+static bool enter_lanes(rd_checking *c, lane_table *t)
+{
+    for (uint32_t r = 0; r < c->n; r++)
+        for (uint32_t l = 0; l < c->plans[r]->lane_count; l++) {
+            const rd_plan_lane *lane = &c->plans[r]->lanes[l];
+            const uint64_t key =
+                lane_key(c, r, lane->peer == RD_NONE ? r : lane->peer, lane->sends);
+            const uint64_t place = lane_place(t, key);
+            if (t->keys[place])
+                return rd_refuse(
+                    c, "rank %u has two lanes for one peer and direction (lane %u is the second)",
+                    r, l);
+            t->keys[place] = key;
+            t->lanes[place] = c->lane_base[r] + l;
+            c->lane_rank[c->lane_base[r] + l] = r;
+        }
+    return true;
+}
+
+static bool match_lane(rd_checking *c, const lane_table *t, uint32_t rank, uint32_t l)
+{
+    const rd_plan *p = c->plans[rank];
+    const rd_plan_lane *lane = &p->lanes[l];
+    c->match[c->lane_base[rank] + l] = RD_NONE;
+    if (lane->peer == RD_NONE)
+        return true;
+    const rd_plan *q = c->plans[lane->peer];
+    const uint64_t place = lane_place(t, lane_key(c, lane->peer, rank, !lane->sends));
+    const rd_plan_lane none = {0};
+    const rd_plan_lane *other =
+        t->keys[place] ? &q->lanes[t->lanes[place] - c->lane_base[lane->peer]] : &none;
+    const uint32_t messages = lane->end - lane->first, there = other->end - other->first;
+    if (messages != there)
+        return rd_refuse(c, "rank %u has %u %s rank %u, which has %u for it", rank, messages,
+                         lane->sends ? "messages for" : "receives from", lane->peer, there);
+    if (!t->keys[place])
+        return true; /* both empty */
+    c->match[c->lane_base[rank] + l] = t->lanes[place];
+    for (uint32_t i = 0; i < messages && lane->sends; i++)
+        if (p->steps[lane->first + i].count != q->steps[other->first + i].count)
+            return rd_refuse(
+                c,
+                "message #%u from rank %u to rank %u is sent with %llu elements and received with %llu",
+                i, rank, lane->peer, (unsigned long long)p->steps[lane->first + i].count,
+                (unsigned long long)q->steps[other->first + i].count);
+    c->proof->messages += lane->sends ? messages : 0;
+    return true;
+}
+
+bool rd_check_matches(rd_checking *c)
+{
+    lane_table t = {.size = 16};
+    while (t.size < 2ull * c->lane_base[c->n])
+        t.size *= 2;
+    t.keys = rd_alloc(t.size * sizeof *t.keys);
+    t.lanes = rd_alloc(t.size * sizeof *t.lanes);
+    bool ok = t.keys && t.lanes ? enter_lanes(c, &t) : rd_refuse_memory(c);
+    for (uint32_t r = 0; r < c->n && ok; r++)
+        for (uint32_t l = 0; l < c->plans[r]->lane_count && ok; l++)
+            ok = match_lane(c, &t, r, l);
+    rd_free(t.keys);
+    rd_free(t.lanes);
+    return ok;
+}

@@ -1,0 +1,55 @@
+/* check_terms.h: values of the abstract machine: who contributed what, folded in which order.
+ *
+ * A term is a number, and equal terms have equal numbers (hash-consing), so that "all ranks hold the
+ * same" is a comparison of integers.
+ *
+ *     0                  garbage: memory that nobody wrote, and everything made of it
+ *     1 .. leaves        leaf(rank, element): what a rank brought
+ *     above              fold(left, right), many(operands, rounded once), scale(term)
+ *
+ * Garbage needs no names of its own: one drop of it in a result is refused, wherever it came from. */
+#ifndef RD_CHECK_TERMS_H
+#define RD_CHECK_TERMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RD_GARBAGE 0u
+#define RD_MOST_TERMS (1u << 31) /* the bit above tells a list's length from a term */
+
+typedef uint32_t rd_term;
+
+typedef struct {
+    uint32_t left,
+        right; /* fold: terms; scale: term, 0; many: place in lists, length with the high bit */
+} rd_term_node;
+
+typedef struct {
+    uint32_t per_rank; /* elements that each rank brings */
+    uint32_t leaves;
+    rd_term_node *nodes; /* node i is term 1 + leaves + i */
+    uint32_t count, capacity;
+    uint32_t *table;     /* open addressing: 1 + node, 0: free */
+    uint32_t table_size; /* a power of two */
+    uint32_t *lists;
+    size_t list_count, list_capacity;
+    bool failed; /* no memory, or more terms than numbers */
+} rd_terms;
+
+bool rd_terms_start(rd_terms *t, uint32_t ranks, uint64_t per_rank); /* false: too many elements */
+void rd_terms_free(rd_terms *t);
+
+rd_term rd_term_leaf(const rd_terms *t, uint32_t rank, uint64_t element);
+rd_term rd_term_fold(rd_terms *t, rd_term left, rd_term right);
+rd_term rd_term_many(rd_terms *t, const rd_term operands[], uint32_t count);
+rd_term rd_term_scale(rd_terms *t, rd_term term);
+
+enum { RD_TERM_GARBAGE, RD_TERM_LEAF, RD_TERM_FOLD, RD_TERM_MANY, RD_TERM_SCALE };
+int rd_term_kind(const rd_terms *t, rd_term term);
+uint32_t rd_term_rank(const rd_terms *t, rd_term leaf);
+uint32_t rd_term_element(const rd_terms *t, rd_term leaf);
+/* What a fold, many or scale is made of, from left to right; `pair` is room for two. */
+const rd_term *rd_term_operands(const rd_terms *t, rd_term term, rd_term pair[2], uint32_t *count);
+
+#endif

@@ -1,0 +1,41 @@
+/* choose.h: what a plan costs, and which algorithm is cheapest. */
+#ifndef RD_CHOOSE_H
+#define RD_CHOOSE_H
+
+#include "plan/plan.h"
+
+/* What the choice may depend on: equal on all ranks of a world. */
+typedef struct {
+    uint32_t cpus;     /* that the ranks share */
+    double latency_ns; /* waiting, a round */
+    double switch_ns;  /* from one rank to the next on the same core */
+    double send_ns;    /* a message sent */
+    double receive_ns; /* a message received */
+    double lend_ns;    /* more for one that is lent: its bytes are fetched after it */
+    double stage_ns;   /* writing what will be lent, and per byte of it: */
+    double stage_byte_ns;
+    double copy_ns;         /* per byte received */
+    double fold_ns;         /* per byte and operand */
+    uint64_t segment_bytes; /* what plans are cut for */
+} rd_facts;
+
+rd_facts rd_facts_local(uint32_t cpus); /* ranks as threads */
+
+typedef struct {
+    const rd_algorithm *algorithm;
+    uint32_t rounds, messages; /* of the rank that has most of them */
+    uint64_t sent_bytes;       /* by the rank that sends most */
+    double ns;                 /* estimate */
+} rd_price;
+
+/* No memory: .algorithm is NULL. */
+rd_price rd_price_of(const rd_algorithm *a, const rd_shape *shape, const rd_facts *facts);
+
+/* The cheapest algorithm for this shape.  A pure function of shape (without rank and in_place) and
+ * facts.  prices: NULL, or room for all candidates (*count of them), ends up cheapest first.
+ * NULL: no memory. */
+enum { RD_MOST_CANDIDATES = 16 };
+const rd_algorithm *rd_choose(const rd_shape *shape, const rd_facts *facts, rd_price prices[],
+                              uint32_t *count);
+
+#endif

@@ -1,0 +1,200 @@
+/* hazards.c: read-after-write, write-after-read and write-after-write, within a chunk.
+ *
+ * Chunks touch disjoint ranges (the proof would show it if they did not), so each chunk is looked at
+ * alone.  All ends of ranges cut a buffer into cells that no range divides:
+ *
+ *     ranges   [-----------)[----)
+ *                    [-----------)
+ *     cells    |-----|-----|----|-----|
+ *
+ * and a cell remembers who wrote it last and who has read it since.  A ring's ranges are one cell
+ * each, so the work is that of sorting the ends. */
+#include "plan/hazards.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+typedef struct {
+    uint32_t writer;  /* raw step or RD_NONE */
+    uint32_t readers; /* head of a list in links[], or RD_NONE */
+} cell;
+
+typedef struct {
+    uint32_t step, next;
+} link;
+
+typedef struct {
+    uint64_t *ends; /* sorted, without repeats */
+    cell *cells;    /* cells[i] begins at ends[i] */
+    uint32_t count, capacity;
+} buffer_map;
+
+typedef struct {
+    const rd_raw *raw;
+    rd_hazards *out;
+    buffer_map maps[RD_BUFFERS];
+    link *links;
+    uint32_t link_count, link_capacity;
+    uint32_t *seen; /* per raw step: 1 + the step that last got an edge from it */
+    bool failed;
+} finder;
+
+static void *grown(void *array, uint32_t *capacity, uint32_t needed, size_t width, bool *failed)
+{
+    if (needed <= *capacity)
+        return array;
+    uint32_t larger = *capacity ? *capacity : 64;
+    while (larger < needed)
+        larger *= 2;
+    void *bigger = rd_realloc(array, larger * width);
+    if (!bigger) {
+        *failed = true;
+        return array;
+    }
+    *capacity = larger;
+    return bigger;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void note_ends(finder *f, rd_range r)
+{
+    buffer_map *m = &f->maps[r.buffer];
+    m->ends = grown(m->ends, &m->capacity, m->count + 2, sizeof *m->ends, &f->failed);
+    if (f->failed || r.count == 0)
+        return;
+    m->ends[m->count++] = r.at;
+    m->ends[m->count++] = r.at + r.count;
+}
+
+static void make_cells(finder *f, uint32_t first, uint32_t end)
+{
+    rd_range r;
+    for (int b = 0; b < RD_BUFFERS; b++)
+        f->maps[b].count = 0;
+    f->link_count = 0;
+    for (uint32_t i = first; i < end && !f->failed; i++) {
+        if (rd_raw_reads(f->raw, i, &r))
+            note_ends(f, r);
+        if (rd_raw_writes(f->raw, i, &r))
+            note_ends(f, r);
+    }
+    for (int b = 0; b < RD_BUFFERS && !f->failed; b++) {
+        buffer_map *m = &f->maps[b];
+        if (m->count == 0)
+            continue;
+        qsort(m->ends, m->count, sizeof *m->ends, by_value);
+        uint32_t kept = 1;
+        for (uint32_t i = 1; i < m->count; i++)
+            if (m->ends[i] != m->ends[kept - 1])
+                m->ends[kept++] = m->ends[i];
+        m->count = kept;
+        rd_free(m->cells);
+        m->cells = rd_alloc(kept * sizeof *m->cells);
+        f->failed |= !m->cells;
+        for (uint32_t i = 0; i < kept && m->cells; i++)
+            m->cells[i] = (cell){RD_NONE, RD_NONE};
+    }
+}
+
+static uint32_t cell_at(const buffer_map *m, uint64_t at)
+{
+    uint32_t lo = 0, hi = m->count;
+    while (hi - lo > 1) {
+        const uint32_t mid = lo + (hi - lo) / 2;
+        if (m->ends[mid] <= at)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static void edge(finder *f, uint32_t from, uint32_t to)
+{
+    if (from == RD_NONE || from == to || f->seen[from] == to + 1)
+        return;
+    rd_hazards *h = f->out;
+    h->edges = grown(h->edges, &h->capacity, h->count + 1, sizeof *h->edges, &f->failed);
+    if (f->failed)
+        return;
+    h->edges[h->count++] = (rd_edge){from, to};
+    f->seen[from] = to + 1;
+}
+
+static void reads(finder *f, uint32_t step, rd_range r)
+{
+    buffer_map *m = &f->maps[r.buffer];
+    uint32_t writer = RD_NONE;
+    bool one = true;
+
+    for (uint32_t c = cell_at(m, r.at); r.count && m->ends[c] < r.at + r.count; c++) {
+        const uint32_t w = m->cells[c].writer;
+        edge(f, w, step);
+        one &= m->ends[c] == r.at || w == writer;
+        writer = w;
+        f->links =
+            grown(f->links, &f->link_capacity, f->link_count + 1, sizeof *f->links, &f->failed);
+        if (f->failed)
+            return;
+        f->links[f->link_count] = (link){step, m->cells[c].readers};
+        m->cells[c].readers = f->link_count++;
+    }
+    rd_range wrote;
+    if (one && writer != RD_NONE && rd_raw_writes(f->raw, writer, &wrote) && wrote.at == r.at &&
+        wrote.count == r.count)
+        f->out->writer[step] = writer;
+}
+
+static void writes(finder *f, uint32_t step, rd_range r)
+{
+    buffer_map *m = &f->maps[r.buffer];
+
+    for (uint32_t c = cell_at(m, r.at); r.count && m->ends[c] < r.at + r.count; c++) {
+        edge(f, m->cells[c].writer, step);
+        for (uint32_t l = m->cells[c].readers; l != RD_NONE; l = f->links[l].next)
+            edge(f, f->links[l].step, step);
+        m->cells[c] = (cell){step, RD_NONE};
+    }
+}
+
+bool rd_hazards_find(const rd_raw *raw, rd_hazards *out)
+{
+    *out = (rd_hazards){0};
+    finder f = {.raw = raw, .out = out};
+    out->writer = rd_alloc((raw->count + 1) * sizeof *out->writer);
+    f.seen = rd_alloc((raw->count + 1) * sizeof *f.seen);
+    f.failed = !out->writer || !f.seen;
+
+    for (uint32_t first = 0, end; first < raw->count && !f.failed; first = end) {
+        for (end = first; end < raw->count && raw->steps[end].chunk == raw->steps[first].chunk;
+             end++)
+            out->writer[end] = RD_NONE;
+        make_cells(&f, first, end);
+        for (uint32_t i = first; i < end && !f.failed; i++) {
+            rd_range r;
+            if (rd_raw_reads(raw, i, &r))
+                reads(&f, i, r);
+            if (!f.failed && rd_raw_writes(raw, i, &r))
+                writes(&f, i, r);
+        }
+    }
+    for (int b = 0; b < RD_BUFFERS; b++) {
+        rd_free(f.maps[b].ends);
+        rd_free(f.maps[b].cells);
+    }
+    rd_free(f.links);
+    rd_free(f.seen);
+    return !f.failed;
+}
+
+void rd_hazards_free(rd_hazards *h)
+{
+    rd_free(h->edges);
+    rd_free(h->writer);
+}

@@ -1,0 +1,334 @@
+/* plan.c: writing a plan down.  Generators say their steps here; seal.c makes a plan of them.
+ *
+ * In place, two of the user's buffers are one.  The builder writes each such range under one name,
+ * so that overlaps are seen by comparing numbers:
+ *
+ *     allreduce        in[x]   is  out[x]
+ *     allgather        in[x]   is  out[rank * count + x]
+ *     reduce_scatter   out[x]  is  in[rank * count + x]
+ */
+#include "plan/plan.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "plan/algorithms.h"
+#include "plan/raw.h"
+
+#define X(kind, name, generator, flags, about) {RONDA_##kind, #name, generator, flags, about},
+const rd_algorithm rd_algorithms[] = {RD_ALGORITHM_TABLE(X){0, NULL, NULL, 0, NULL}};
+#undef X
+
+const rd_algorithm *rd_algorithm_named(ronda_kind kind, const char *name)
+{
+    for (const rd_algorithm *a = rd_algorithms; a->name; a++)
+        if (a->kind == kind && strcmp(a->name, name) == 0)
+            return a;
+    return NULL;
+}
+
+/* --- room in growing arrays --- */
+
+static bool grow(rd_raw *raw, void **array, uint32_t count, uint32_t *capacity, size_t width)
+{
+    if (count < *capacity)
+        return true;
+    const uint32_t larger = *capacity ? 2 * *capacity : 32;
+    void *bigger = rd_realloc(*array, larger * width);
+    if (!bigger) {
+        raw->failed = true;
+        return false;
+    }
+    *array = bigger;
+    *capacity = larger;
+    return true;
+}
+
+static rd_range one_name(const rd_shape *s, rd_range range)
+{
+    if (!s->in_place)
+        return range;
+    if (s->kind == RONDA_ALLREDUCE && range.buffer == RD_IN)
+        range.buffer = RD_OUT;
+    if (s->kind == RONDA_ALLGATHER && range.buffer == RD_IN) {
+        range.buffer = RD_OUT;
+        range.at += s->rank * s->count;
+    }
+    if (s->kind == RONDA_REDUCE_SCATTER && range.buffer == RD_OUT) {
+        range.buffer = RD_IN;
+        range.at += s->rank * s->count;
+    }
+    return range;
+}
+
+static bool same_range(rd_range a, rd_range b)
+{
+    return a.buffer == b.buffer && a.at == b.at && a.count == b.count;
+}
+
+static rd_raw_step *add(rd_plan *p, int verb, uint32_t peer, rd_range from, rd_range to)
+{
+    rd_raw *raw = p->raw;
+    if (raw->failed ||
+        !grow(raw, (void **)&raw->steps, raw->count, &raw->capacity, sizeof *raw->steps))
+        return NULL;
+    rd_raw_step *s = &raw->steps[raw->count++];
+    if (raw->round >= p->rounds)
+        p->rounds = raw->round + 1;
+    *s = (rd_raw_step){.verb = (uint8_t)verb,
+                       .peer = peer,
+                       .group = RD_NONE,
+                       .chunk = raw->chunk,
+                       .round = raw->round,
+                       .from = one_name(&p->shape, from),
+                       .to = one_name(&p->shape, to)};
+    return s;
+}
+
+/* --- what generators say --- */
+
+void rd_round(rd_plan *p, uint32_t round)
+{
+    p->raw->round = round;
+}
+
+void rd_send(rd_plan *p, uint32_t peer, rd_range from)
+{
+    add(p, RD_SEND, peer, from, from);
+}
+
+void rd_recv(rd_plan *p, uint32_t peer, rd_range to)
+{
+    add(p, RD_RECV, peer, to, to);
+}
+
+void rd_fold(rd_plan *p, uint32_t peer, rd_range from, rd_range to, int side)
+{
+    rd_raw_step *s = add(p, RD_FOLD, peer, from, to);
+    if (s)
+        s->side = (uint8_t)side;
+}
+
+void rd_copy(rd_plan *p, rd_range from, rd_range to)
+{
+    if (from.count && !same_range(one_name(&p->shape, from), one_name(&p->shape, to)))
+        add(p, RD_COPY, RD_NONE, from, to);
+}
+
+void rd_merge(rd_plan *p, rd_range from, rd_range to, int side)
+{
+    rd_raw_step *s = from.count ? add(p, RD_MERGE, RD_NONE, from, to) : NULL;
+    if (s)
+        s->side = (uint8_t)side;
+}
+
+/* A fold that has just made exactly this range divides it in the same pass, before it rounds. */
+void rd_scale(rd_plan *p, rd_range range)
+{
+    rd_raw *raw = p->raw;
+    if (!p->shape.mean || range.count == 0 || raw->failed)
+        return;
+    rd_raw_step *last = raw->count ? &raw->steps[raw->count - 1] : NULL;
+    if (last && last->chunk == raw->chunk && same_range(last->to, one_name(&p->shape, range)) &&
+        (last->verb == RD_FOLD || last->verb == RD_FOLD_MANY || last->verb == RD_MERGE))
+        last->scale = true;
+    else
+        add(p, RD_SCALE, RD_NONE, range, range);
+}
+
+static bool add_member(rd_raw *raw, uint32_t step)
+{
+    if (!grow(raw, (void **)&raw->members, raw->member_count, &raw->member_capacity,
+              sizeof *raw->members))
+        return false;
+    raw->members[raw->member_count++] = step;
+    return true;
+}
+
+void rd_fold_many(rd_plan *p, const uint32_t peers[], uint32_t count, rd_range from, rd_range to)
+{
+    rd_raw *raw = p->raw;
+    if (raw->failed)
+        return;
+    const uint32_t first = raw->member_count;
+    uint32_t leader = RD_NONE;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t peer = peers ? peers[i] : i;
+        if (peer == p->shape.rank) {
+            if (!add_member(raw, RD_NONE))
+                return;
+            continue;
+        }
+        rd_raw_step *s = add(p, RD_FOLD_MANY, peer, from, to);
+        if (!s || !add_member(raw, leader = raw->count - 1))
+            return;
+        s->group = raw->group_count;
+    }
+    if (leader == RD_NONE) { /* nothing arrives: what is here is the result */
+        raw->member_count = first;
+        rd_copy(p, from, to);
+        return;
+    }
+    if (raw->member_count == first + 2 && raw->members[first] != raw->members[first + 1] &&
+        (raw->members[first] == RD_NONE || raw->members[first + 1] == RD_NONE)) {
+        rd_raw_step *s = &raw->steps[leader]; /* one message and the local range: a fold */
+        s->verb = RD_FOLD;
+        s->group = RD_NONE;
+        s->side = raw->members[first] == RD_NONE ? RD_HERE_LEFT : RD_HERE_RIGHT;
+        raw->member_count = first;
+        return;
+    }
+    if (!grow(raw, (void **)&raw->groups, raw->group_count, &raw->group_capacity,
+              sizeof *raw->groups))
+        return;
+    raw->groups[raw->group_count++] = (rd_raw_group){leader, first, raw->member_count - first};
+}
+
+/* --- ranges --- */
+
+/* floor(i * count / pieces), without overflow */
+static uint64_t cut(uint64_t count, uint64_t pieces, uint64_t i)
+{
+    return count / pieces * i + count % pieces * i / pieces;
+}
+
+/* The same on whole cache lines where there are enough of them, so that no line has two owners. */
+static uint64_t cut_lines(uint64_t count, uint64_t pieces, uint64_t i, uint32_t width)
+{
+    const uint64_t line = 64 / width;
+    const uint64_t at = cut(count, pieces, i);
+    return i == pieces || count < 2 * line * pieces ? at : at - at % line;
+}
+
+rd_range rd_whole(rd_shape s, int buffer)
+{
+    return (rd_range){(uint8_t)buffer, s.at, s.count};
+}
+
+rd_range rd_pieces(rd_shape s, int buffer, uint32_t pieces, uint32_t first, uint32_t end)
+{
+    const uint64_t lo = cut_lines(s.count, pieces, first, s.width);
+    const uint64_t hi = cut_lines(s.count, pieces, end, s.width);
+    return (rd_range){(uint8_t)buffer, s.at + lo, hi - lo};
+}
+
+rd_range rd_part(rd_shape s, int buffer, uint32_t i)
+{
+    return rd_pieces(s, buffer, s.size, i, i + 1);
+}
+
+rd_range rd_slot(rd_shape s, int buffer, uint32_t i)
+{
+    return (rd_range){(uint8_t)buffer, i * s.stride + s.at, s.count};
+}
+
+rd_range rd_scratch(rd_plan *p, uint64_t at, uint64_t count)
+{
+    rd_raw *raw = p->raw;
+    const rd_range range = {RD_SCRATCH, raw->scratch_base + at, count};
+    if (range.at + count > raw->scratch_end)
+        raw->scratch_end = range.at + count;
+    return range;
+}
+
+uint64_t rd_in_count(const rd_shape *s)
+{
+    return s->kind == RONDA_REDUCE_SCATTER ? s->count * s->size
+           : s->kind == RONDA_BROADCAST    ? 0
+                                           : s->count;
+}
+
+uint64_t rd_out_count(const rd_shape *s)
+{
+    return s->kind == RONDA_ALLGATHER ? s->count * s->size : s->count;
+}
+
+/* --- building --- */
+
+rd_plan *rd_plan_begin(const rd_algorithm *algorithm, const rd_shape *shape)
+{
+    rd_plan *p = rd_alloc(sizeof *p);
+    rd_raw *raw = rd_alloc(sizeof *raw);
+    if (!p || !raw) {
+        rd_free(p);
+        rd_free(raw);
+        return NULL;
+    }
+    p->algorithm = algorithm;
+    p->shape = *shape;
+    p->raw = raw;
+    return p;
+}
+
+/* As many chunks as give messages of about segment_bytes, but never so many that the plan outgrows
+ * its bound.  Every rank must come to the same number, so only shared facts count. */
+static uint64_t chunks_for(const rd_algorithm *a, const rd_shape *s, uint64_t segment_bytes)
+{
+    if (a->flags & RD_WHOLE || segment_bytes == 0 || s->count == 0)
+        return 1;
+    const uint64_t parts = a->flags & RD_PARTED ? s->size : 1;
+    const uint64_t segment = segment_bytes > s->width ? segment_bytes / s->width : 1;
+    const uint64_t whole = segment > UINT64_MAX / parts ? UINT64_MAX : segment * parts;
+    const uint64_t wanted = s->count / whole + (s->count % whole != 0);
+    const uint64_t most = RD_MAX_STEPS / 4 / s->size ? RD_MAX_STEPS / 4 / s->size : 1;
+    const uint64_t bound = most < RD_MAX_CHUNKS ? most : RD_MAX_CHUNKS;
+    return wanted < bound ? wanted : bound;
+}
+
+void rd_plan_generate(rd_plan *p, uint64_t segment_bytes)
+{
+    const uint64_t chunks = chunks_for(p->algorithm, &p->shape, segment_bytes);
+    const uint64_t line = 64 / p->shape.width;
+    rd_raw *raw = p->raw;
+
+    p->chunks = (uint32_t)chunks;
+    for (uint64_t c = 0; c < chunks; c++) {
+        rd_shape s = p->shape;
+        s.at = cut_lines(p->shape.count, chunks, c, s.width);
+        s.count = cut_lines(p->shape.count, chunks, c + 1, s.width) - s.at;
+        s.stride = p->shape.count;
+        raw->chunk = (uint32_t)c;
+        raw->scratch_base = (raw->scratch_end + line - 1) / line * line;
+        rd_round(p, 0);
+        p->algorithm->generate(p, s);
+    }
+    p->scratch = raw->scratch_end;
+}
+
+rd_plan *rd_plan_build(const rd_algorithm *algorithm, const rd_shape *shape, uint64_t segment_bytes)
+{
+    rd_plan *p = rd_plan_begin(algorithm, shape);
+    if (!p)
+        return NULL;
+    rd_plan_generate(p, segment_bytes);
+    if (!rd_plan_seal(p)) {
+        rd_plan_free(p);
+        return NULL;
+    }
+    return p;
+}
+
+void rd_raw_free(rd_raw *raw)
+{
+    if (!raw)
+        return;
+    rd_free(raw->steps);
+    rd_free(raw->groups);
+    rd_free(raw->members);
+    rd_free(raw);
+}
+
+void rd_plan_free(rd_plan *p)
+{
+    if (!p)
+        return;
+    rd_raw_free(p->raw);
+    rd_free(p->steps);
+    rd_free(p->deps);
+    rd_free(p->forwards);
+    rd_free(p->groups);
+    rd_free(p->members);
+    rd_free(p->lanes);
+    rd_free(p->straight);
+    rd_free(p);
+}

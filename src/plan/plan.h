@@ -1,0 +1,197 @@
+/* plan.h: a collective as data.
+ *
+ * A plan is the immutable, flat list of steps of ONE rank.  A step names (buffer, range), never a
+ * pointer, and a peer rank, never a connection.  An algorithm is a generator: the textbook loop,
+ * written for one CHUNK of the elements and called once per chunk.
+ *
+ *     generator --rd_send, rd_recv, rd_fold ...--> raw steps --rd_plan_seal--> plan
+ *
+ * Sealing derives everything else (seal.c says how):
+ *
+ *   lanes    a step that talks to peer p is in lane "to p" or "from p", any other in lane "here".
+ *            A lane runs in order.  Steps are stored lane after lane, so "step k is done" is
+ *            cursor[lane of k] > k, and the whole state of a run is one cursor per lane.
+ *   order    lanes are sorted by (chunk + 2 * round, chunk, generator's order).  Both ends of a
+ *            message know these numbers, so both sort alike, and chunk c+1 fills the pipe while
+ *            chunk c waits.  The i-th message from a to b is the i-th that b receives from a.
+ *   deps     read-after-write, write-after-read and write-after-write on overlapping ranges.
+ *   fusion   a send of exactly what a step has just written is linked to it (forward), and a send
+ *            whose peer will return the same range is marked (back), so that with memory that
+ *            both sides see, the peer stores its result straight into place.
+ *   straight a small plan's steps in generator's order, for an engine that needs no lanes to run it.
+ */
+#ifndef RD_PLAN_H
+#define RD_PLAN_H
+
+#include "ronda.h"
+
+#define RD_NONE UINT32_MAX
+
+enum { RD_SEND, RD_RECV, RD_FOLD, RD_FOLD_MANY, RD_COPY, RD_MERGE, RD_SCALE };
+/* The call's send buffer, its recv buffer, ours */
+enum { RD_IN, RD_OUT, RD_SCRATCH, RD_BUFFERS };
+/* Side of the local operand: here op there, there op here */
+enum { RD_HERE_LEFT, RD_HERE_RIGHT };
+
+enum {
+    RD_INLINE_BYTES = 48,  /* every transport carries this much in a message itself */
+    RD_STRAIGHT_SENDS = 8, /* per peer, in a plan that may be walked straight */
+    RD_SKEW = 2,           /* chunks that a round trails the round before it */
+    RD_MAX_CHUNKS = 256,
+    RD_MAX_STEPS = 65536 /* a plan of several chunks has at most about this many steps */
+};
+
+typedef struct {
+    uint8_t buffer;
+    uint64_t at, count; /* elements */
+} rd_range;
+
+/* What a plan is built for; a pure function of facts that all ranks share, apart from rank and in_place. */
+typedef struct {
+    ronda_kind kind;
+    uint32_t rank, size, root;
+    uint32_t width; /* bytes of an element */
+    bool in_place;  /* allreduce: out is in; allgather: in is own block of out;
+                                reduce_scatter: out is own block of in */
+    bool mean;      /* the op is MEAN: results are divided by size, once (rd_scale) */
+    uint64_t count; /* elements as the API counts them; for a generator: of this chunk */
+    uint64_t at;    /* generator: first element of this chunk */
+    /* Generator: elements from one rank's block to the next (allgather, reduce_scatter) */
+    uint64_t stride;
+} rd_shape;
+
+typedef struct {
+    uint32_t lane, step; /* met when the lane's cursor is past the step (and, if the step is a
+                                send whose bytes were lent, when they have come home) */
+} rd_dep;
+
+typedef struct {
+    uint8_t verb, side, to_buffer, from_buffer;
+    bool scale; /* the result of this fold is divided by size before it is rounded */
+    uint16_t deps;
+    uint32_t peer; /* RD_NONE for local steps */
+    uint32_t lane;
+    uint32_t first_dep; /* deps[first_dep .. first_dep + deps] */
+    uint32_t group;     /* RD_FOLD_MANY: its group; else RD_NONE */
+    /* forwards[first_forward .. + forward_count]: sends of exactly `to` that wait for this last */
+    uint32_t first_forward;
+    uint32_t forward_count;
+    /* send: the recv step by which the peer returns it, or RD_NONE (see below) */
+    uint32_t back;
+    uint32_t ordinal; /* in its lane: the i-th message to or from the peer */
+    uint32_t chunk, round;
+    uint64_t to_at; /* what is written: all but send */
+    /* What is read: send, fold, copy, merge (merge: to = to op from, by side) */
+    uint64_t from_at;
+    uint64_t count;
+} rd_step;
+
+/* One fold_many: to = the operands folded in the order listed, in one pass, rounded once.
+ * Each operand is a message (a step of verb RD_FOLD_MANY in its peer's lane) or the local range.
+ * All its steps run at one moment, when every message is there and the deps of the LEADER, the
+ * last step of the group in generator's order, are met; the leader has to, from, scale and forwards. */
+typedef struct {
+    uint32_t leader; /* step */
+    /* members[first .. first + count]: steps in the order of the fold; RD_NONE: the local range */
+    uint32_t first, count;
+    uint32_t arriving; /* how many members are messages */
+} rd_group;
+
+typedef struct {
+    uint32_t peer;       /* RD_NONE: here */
+    bool sends;          /* to the peer; else from it */
+    uint32_t first, end; /* steps[first .. end] */
+} rd_plan_lane;
+
+typedef struct rd_plan {
+    rd_shape shape; /* of the whole call */
+    const struct rd_algorithm *algorithm;
+    rd_step *steps; /* lane after lane, each in the order it runs */
+    rd_dep *deps;
+    uint32_t *forwards; /* steps */
+    rd_group *groups;
+    uint32_t *members;
+    rd_plan_lane *lanes;
+    /* Steps in generator's order (of a group: the leader alone), or NULL */
+    uint32_t *straight;
+    uint32_t step_count, dep_count, forward_count, group_count, member_count, lane_count,
+        straight_count;
+    uint32_t chunks, rounds;
+    uint64_t scratch;   /* elements */
+    uint64_t sent;      /* elements sent by this rank */
+    size_t bytes;       /* memory of the plan */
+    struct rd_raw *raw; /* only while building */
+} rd_plan;
+
+/* A step that may be given BACK: send s to p is marked with recv r from p when r lands what p
+ * makes of s, r writes as many elements, and nothing that r waits for is unknown to be done when s
+ * is sent: every dep of r is s itself or a dep of s.  A transport that lends memory then tells p where r's bytes
+ * belong; p may store them there itself as soon as it has taken s, and send an empty "returned". */
+
+/* --- for generators --- */
+
+/* Starts at 0, never falls */
+void rd_round(rd_plan *p, uint32_t round);
+void rd_send(rd_plan *p, uint32_t peer, rd_range from);
+void rd_recv(rd_plan *p, uint32_t peer, rd_range to);
+void rd_fold(rd_plan *p, uint32_t peer, rd_range from, rd_range to, int side); /* side: of `from` */
+/* peers[]: in the order to fold in; the plan's own rank stands for `from`, and may be absent.
+ * NULL: ranks 0 .. count-1. */
+void rd_fold_many(rd_plan *p, const uint32_t peers[], uint32_t count, rd_range from, rd_range to);
+/* Nothing, if they are one */
+void rd_copy(rd_plan *p, rd_range from, rd_range to);
+void rd_merge(rd_plan *p, rd_range from, rd_range to, int side); /* side: of `to` */
+/* Nothing, unless MEAN */
+void rd_scale(rd_plan *p, rd_range range);
+
+/* Allreduce, broadcast: the chunk; allgather in, reduce_scatter out: own block */
+rd_range rd_whole(rd_shape s, int buffer);
+/* Allreduce, broadcast: the i-th of size parts of the chunk */
+rd_range rd_part(rd_shape s, int buffer, uint32_t i);
+/* The same cut in `pieces`: first .. end-1 */
+rd_range rd_pieces(rd_shape s, int buffer, uint32_t pieces, uint32_t first, uint32_t end);
+/* Allgather out, reduce_scatter in: rank i's block, this chunk of it */
+rd_range rd_slot(rd_shape s, int buffer, uint32_t i);
+/* `count` elements of scratch for this chunk alone, at a place of the generator's own counting. */
+rd_range rd_scratch(rd_plan *p, uint64_t at, uint64_t count);
+
+/* --- algorithms --- */
+
+typedef void rd_generator(rd_plan *p, rd_shape s);
+
+typedef struct rd_algorithm {
+    ronda_kind kind;
+    const char *name; /* "ring": unique within its kind */
+    rd_generator *generate;
+    uint32_t flags;
+    const char *about; /* one line for people */
+} rd_algorithm;
+
+enum {
+    RD_ORDERED = 1,   /* operands stand in rank order: fit for ops that do not commute */
+    RD_WHOLE = 2,     /* never cut into chunks */
+    RD_REFERENCE = 4, /* for comparison; never chosen by itself */
+    /* A message carries one of size parts of a chunk, so chunks may be larger */
+    RD_PARTED = 8
+};
+
+/* Ends with name NULL */
+extern const rd_algorithm rd_algorithms[];
+const rd_algorithm *rd_algorithm_named(ronda_kind kind, const char *name); /* NULL: none */
+
+/* --- plans --- */
+
+/* Builds and seals.  segment_bytes: aim of one message; 0: never cut.  NULL: no memory. */
+rd_plan *rd_plan_build(const rd_algorithm *algorithm, const rd_shape *shape,
+                       uint64_t segment_bytes);
+void rd_plan_free(rd_plan *p);
+
+/* As text for people: header, then the steps in an order that a newcomer can follow.  Returns the
+ * length needed, like snprintf. */
+size_t rd_plan_print(const rd_plan *p, ronda_type type, ronda_op op, char *text, size_t capacity);
+
+/* What a shape makes of the user's elements: how long the buffers are. */
+uint64_t rd_in_count(const rd_shape *s);
+uint64_t rd_out_count(const rd_shape *s);
+
+#endif

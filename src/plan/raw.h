@@ -1,0 +1,44 @@
+/* raw.h: a plan while it is being written.  Only plan.c, seal.c and tests that spoil plans look here. */
+#ifndef RD_RAW_H
+#define RD_RAW_H
+
+#include "plan/plan.h"
+
+typedef struct {
+    uint8_t verb, side;
+    bool scale;
+    uint32_t peer;  /* RD_NONE: local */
+    uint32_t group; /* fold_many: groups[group]; else RD_NONE */
+    uint32_t chunk, round;
+    rd_range from, to; /* send: from; recv: to; the steps of a fold_many all have both */
+} rd_raw_step;
+
+typedef struct {
+    uint32_t leader; /* raw step */
+    /* Members[]: raw steps in the order of the fold; RD_NONE: the local range */
+    uint32_t first, count;
+} rd_raw_group;
+
+typedef struct rd_raw {
+    rd_raw_step *steps; /* as the generator said them */
+    rd_raw_group *groups;
+    uint32_t *members;
+    uint32_t count, capacity, group_count, group_capacity, member_count, member_capacity;
+    uint32_t chunk, round;
+    uint64_t scratch_base; /* of this chunk */
+    uint64_t scratch_end;
+    bool failed; /* no memory */
+} rd_raw;
+
+/* The three parts of rd_plan_build(). */
+rd_plan *rd_plan_begin(const rd_algorithm *algorithm, const rd_shape *shape);
+void rd_plan_generate(rd_plan *p, uint64_t segment_bytes);
+bool rd_plan_seal(rd_plan *p); /* false: no memory; the plan is then still to be freed */
+
+void rd_raw_free(rd_raw *raw);
+
+/* What a raw step touches.  A fold_many's reading and writing is its leader's. */
+bool rd_raw_reads(const rd_raw *raw, uint32_t step, rd_range *range);
+bool rd_raw_writes(const rd_raw *raw, uint32_t step, rd_range *range);
+
+#endif

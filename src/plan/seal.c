@@ -1,0 +1,383 @@
+/* seal.c: from the steps as the generator said them to a plan that an engine can run.
+ *
+ *     raw steps, chunk after chunk           lanes, each in the order it runs
+ *     c0: send a, fold b, send c             to 1:    a(c0) a(c1) c(c0) c(c1)
+ *     c1: send a, fold b, send c      -->    from 1:  b(c0) b(c1)
+ *
+ * Order within a lane is (chunk + RD_SKEW * round, chunk, as said).  Both ends of a message know these
+ * numbers, so they agree on the order; a dependency stays within its chunk and never points to a
+ * later round, hence never to a higher number, so nothing waits in a circle; and while one chunk
+ * is under way in round k, chunks behind it fill rounds before k. */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "plan/hazards.h"
+#include "plan/plan.h"
+#include "plan/raw.h"
+
+typedef struct {
+    uint64_t key; /* lane, then order number, then chunk */
+    uint32_t raw; /* as said */
+} sort_entry;
+
+typedef struct {
+    rd_plan *plan;
+    const rd_raw *raw;
+    uint32_t *lane_of; /* per raw step */
+    uint32_t *place;   /* per raw step: its place in plan->steps */
+    rd_hazards hazards;
+} sealing;
+
+bool rd_raw_reads(const rd_raw *raw, uint32_t step, rd_range *range)
+{
+    const rd_raw_step *s = &raw->steps[step];
+    *range = s->from;
+    if (s->verb == RD_SEND || s->verb == RD_FOLD || s->verb == RD_COPY || s->verb == RD_MERGE ||
+        s->verb == RD_SCALE)
+        return true;
+    if (s->verb != RD_FOLD_MANY || raw->groups[s->group].leader != step)
+        return false;
+    const rd_raw_group *g = &raw->groups[s->group];
+    for (uint32_t i = 0; i < g->count; i++)
+        if (raw->members[g->first + i] == RD_NONE)
+            return true;
+    return false;
+}
+
+/* A merge reads its target too, but whoever writes waits for the same steps. */
+bool rd_raw_writes(const rd_raw *raw, uint32_t step, rd_range *range)
+{
+    const rd_raw_step *s = &raw->steps[step];
+    *range = s->to;
+    return s->verb != RD_SEND && (s->verb != RD_FOLD_MANY || raw->groups[s->group].leader == step);
+}
+
+/* --- lanes --- */
+
+static int by_key(const void *a, const void *b)
+{
+    const sort_entry *x = a, *y = b;
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return x->raw < y->raw ? -1 : 1;
+}
+
+/* Numbers the lanes as the generator first spoke of them, so that an engine goes round them in the
+ * order that the algorithm's author had in mind. */
+static bool number_lanes(sealing *s)
+{
+    rd_plan *p = s->plan;
+    const uint32_t n = p->shape.size;
+    /* 1 + lane of: to p, from p, here */
+    uint32_t *lane = rd_alloc((2 * (size_t)n + 1) * sizeof *lane);
+    if (!lane)
+        return false;
+    for (uint32_t i = 0; i < s->raw->count; i++) {
+        const rd_raw_step *r = &s->raw->steps[i];
+        const size_t key =
+            r->peer == RD_NONE ? 2 * (size_t)n : 2 * (size_t)r->peer + (r->verb != RD_SEND);
+        if (!lane[key])
+            lane[key] = ++p->lane_count;
+        s->lane_of[i] = lane[key] - 1;
+    }
+    p->lanes = rd_alloc((p->lane_count + 1) * sizeof *p->lanes);
+    for (uint32_t i = 0; i < s->raw->count && p->lanes; i++) {
+        const rd_raw_step *r = &s->raw->steps[i];
+        p->lanes[s->lane_of[i]] = (rd_plan_lane){.peer = r->peer, .sends = r->verb == RD_SEND};
+    }
+    rd_free(lane);
+    return p->lanes != NULL;
+}
+
+static rd_step from_raw(const rd_raw_step *r, uint32_t lane)
+{
+    return (rd_step){.verb = r->verb,
+                     .side = r->side,
+                     .to_buffer = r->to.buffer,
+                     .from_buffer = r->from.buffer,
+                     .scale = r->scale,
+                     .peer = r->peer,
+                     .lane = lane,
+                     .group = r->group,
+                     .back = RD_NONE,
+                     .chunk = r->chunk,
+                     .round = r->round,
+                     .to_at = r->to.at,
+                     .from_at = r->from.at,
+                     .count = r->to.count};
+}
+
+static bool lay_out(sealing *s)
+{
+    rd_plan *p = s->plan;
+    const rd_raw *raw = s->raw;
+    sort_entry *order = rd_alloc((raw->count + 1) * sizeof *order);
+    p->steps = rd_alloc((raw->count + 1) * sizeof *p->steps);
+    if (!order || !p->steps) {
+        rd_free(order);
+        return false;
+    }
+    bool sorted = true;
+    for (uint32_t i = 0; i < raw->count; i++) {
+        const rd_raw_step *r = &raw->steps[i];
+        const uint64_t number = r->chunk + (uint64_t)RD_SKEW * r->round;
+        order[i] = (sort_entry){(uint64_t)s->lane_of[i] << 40 | number << 8 | r->chunk, i};
+        sorted &= i == 0 || order[i].key >= order[i - 1].key;
+    }
+    if (!sorted)
+        qsort(order, raw->count, sizeof *order, by_key);
+    p->step_count = raw->count;
+    for (uint32_t i = 0; i < raw->count; i++) {
+        const uint32_t from = order[i].raw, lane = s->lane_of[from];
+        if (i == 0 || lane != p->steps[i - 1].lane)
+            p->lanes[lane].first = i;
+        p->lanes[lane].end = i + 1;
+        p->steps[i] = from_raw(&raw->steps[from], lane);
+        p->steps[i].ordinal = i - p->lanes[lane].first;
+        s->place[from] = i;
+        if (p->steps[i].verb == RD_SEND)
+            p->sent += p->steps[i].count;
+    }
+    rd_free(order);
+    return true;
+}
+
+static bool place_groups(sealing *s)
+{
+    rd_plan *p = s->plan;
+    const rd_raw *raw = s->raw;
+    p->groups = rd_alloc((raw->group_count + 1) * sizeof *p->groups);
+    p->members = rd_alloc((raw->member_count + 1) * sizeof *p->members);
+    if (!p->groups || !p->members)
+        return false;
+    p->group_count = raw->group_count;
+    p->member_count = raw->member_count;
+    for (uint32_t i = 0; i < raw->member_count; i++)
+        p->members[i] = raw->members[i] == RD_NONE ? RD_NONE : s->place[raw->members[i]];
+    for (uint32_t g = 0; g < raw->group_count; g++) {
+        const rd_raw_group *from = &raw->groups[g];
+        p->groups[g] = (rd_group){
+            .leader = s->place[from->leader], .first = from->first, .count = from->count};
+        for (uint32_t i = 0; i < from->count; i++)
+            p->groups[g].arriving += p->members[from->first + i] != RD_NONE;
+    }
+    return true;
+}
+
+/* --- dependencies and fusion --- */
+
+static bool in_lane_order(const rd_step *first, const rd_step *second)
+{
+    return first->lane == second->lane && first->verb != RD_SEND;
+}
+
+/* Adds "wait for step i" to step t; of a lane only the last step counts. */
+static void depend(rd_plan *p, rd_step *t, uint32_t i)
+{
+    if (in_lane_order(&p->steps[i], t))
+        return;
+    const uint32_t lane = p->steps[i].lane;
+    uint32_t d = t->first_dep;
+    while (d < p->dep_count && p->deps[d].lane != lane)
+        d++;
+    if (d == p->dep_count) {
+        p->deps[p->dep_count++] = (rd_dep){lane, i};
+        t->deps++;
+    } else if (p->deps[d].step < i) {
+        p->deps[d].step = i;
+    }
+}
+
+static bool find_deps(sealing *s)
+{
+    rd_plan *p = s->plan;
+    const rd_hazards *h = &s->hazards;
+    p->deps = rd_alloc((h->count + 1) * sizeof *p->deps);
+    if (!p->deps)
+        return false;
+    for (uint32_t e = 0, t = 0; t < s->raw->count; t++) {
+        rd_step *step = &p->steps[s->place[t]];
+        step->first_dep = p->dep_count;
+        for (; e < h->count && h->edges[e].to == t; e++)
+            depend(p, step, s->place[h->edges[e].from]);
+    }
+    return true;
+}
+
+/* The step that a send waits for last and whose whole result it sends, or RD_NONE. */
+static uint32_t forwarded_by(const sealing *s, uint32_t raw)
+{
+    const rd_plan *p = s->plan;
+    const rd_step *send = &p->steps[s->place[raw]];
+    const uint32_t writer = s->hazards.writer[raw];
+    if (send->verb != RD_SEND || writer == RD_NONE || send->deps != 1)
+        return RD_NONE;
+    const uint32_t from = s->place[writer];
+    const bool receives = p->steps[from].peer != RD_NONE;
+    return receives && p->deps[send->first_dep].step == from ? from : RD_NONE;
+}
+
+static bool find_forwards(sealing *s)
+{
+    rd_plan *p = s->plan;
+    p->forwards = rd_alloc((s->raw->count + 1) * sizeof *p->forwards);
+    if (!p->forwards)
+        return false;
+    for (uint32_t i = 0; i < s->raw->count; i++) {
+        const uint32_t from = forwarded_by(s, i);
+        if (from != RD_NONE)
+            p->steps[from].forward_count++;
+    }
+    for (uint32_t i = 0; i < p->step_count; i++) {
+        p->steps[i].first_forward = p->forward_count;
+        p->forward_count += p->steps[i].forward_count;
+        p->steps[i].forward_count = 0;
+    }
+    for (uint32_t i = 0; i < s->raw->count; i++) {
+        const uint32_t from = forwarded_by(s, i);
+        if (from != RD_NONE)
+            p->forwards[p->steps[from].first_forward + p->steps[from].forward_count++] =
+                s->place[i];
+    }
+    return true;
+}
+
+/* Whatever recv waits for has happened when send starts, but for the send itself. */
+static bool free_since(const rd_plan *p, const rd_step *recv, uint32_t send)
+{
+    const rd_step *s = &p->steps[send];
+    for (uint32_t d = 0; d < recv->deps; d++) {
+        const rd_dep *dep = &p->deps[recv->first_dep + d];
+        bool known = dep->lane == s->lane && dep->step == send;
+        for (uint32_t e = 0; e < s->deps && !known; e++)
+            known = p->deps[s->first_dep + e].lane == dep->lane &&
+                    p->deps[s->first_dep + e].step >= dep->step;
+        if (!known)
+            return false;
+    }
+    return true;
+}
+
+static bool returns(const rd_plan *p, const rd_step *send, const rd_step *recv)
+{
+    return recv->verb == RD_RECV && recv->chunk == send->chunk && recv->count == send->count &&
+           recv->to_at == send->from_at && recv->to_buffer != RD_SCRATCH &&
+           send->from_buffer != RD_SCRATCH && recv->round > send->round &&
+           p->lanes[recv->lane].peer == send->peer;
+}
+
+static bool overlaps(uint8_t a, uint64_t at, uint8_t b, uint64_t bt, uint64_t count, uint64_t other)
+{
+    return a == b && at < bt + other && bt < at + count;
+}
+
+/* Lane order stands for dependencies on steps before the recv in its own lane: none of them may touch
+ * what the peer could already be storing into. */
+static bool lane_clear(const rd_plan *p, uint32_t first, uint32_t recv)
+{
+    const rd_step *r = &p->steps[recv];
+    for (uint32_t i = first; i < recv; i++) {
+        const rd_step *s = &p->steps[i];
+        if (s->chunk == r->chunk &&
+            (overlaps(s->to_buffer, s->to_at, r->to_buffer, r->to_at, s->count, r->count) ||
+             overlaps(s->from_buffer, s->from_at, r->to_buffer, r->to_at, s->count, r->count)))
+            return false;
+    }
+    return true;
+}
+
+/* Walks the lanes to and from a peer side by side; both are sorted alike, so a send and what returns
+ * it come in the same order and one pass finds them. */
+static void mark_backs(rd_plan *p, const rd_plan_lane *to, const rd_plan_lane *from)
+{
+    uint32_t r = from->first;
+    for (uint32_t s = to->first; s < to->end; s++)
+        for (uint32_t i = r; i < from->end; i++) {
+            if (!returns(p, &p->steps[s], &p->steps[i]))
+                continue;
+            if (free_since(p, &p->steps[i], s) && lane_clear(p, from->first, i)) {
+                p->steps[s].back = i;
+                r = i + 1;
+            }
+            break;
+        }
+}
+
+static void find_backs(rd_plan *p)
+{
+    uint32_t *from = rd_alloc((size_t)p->shape.size * sizeof *from);
+    if (!from)
+        return; /* marks only save time */
+    for (uint32_t l = 0; l < p->lane_count; l++)
+        if (p->lanes[l].peer != RD_NONE && !p->lanes[l].sends)
+            from[p->lanes[l].peer] = l + 1;
+    for (uint32_t l = 0; l < p->lane_count; l++) {
+        const rd_plan_lane *to = &p->lanes[l];
+        if (to->peer != RD_NONE && to->sends && from[to->peer])
+            mark_backs(p, to, &p->lanes[from[to->peer] - 1]);
+    }
+    rd_free(from);
+}
+
+/* --- the straight walk --- */
+
+/* No send can block, whatever the peers do: everything fits into what a transport buffers. */
+static bool small_enough(const rd_plan *p)
+{
+    if (p->chunks != 1)
+        return false;
+    for (uint32_t l = 0; l < p->lane_count; l++)
+        if (p->lanes[l].peer != RD_NONE && p->lanes[l].end - p->lanes[l].first > RD_STRAIGHT_SENDS)
+            return false;
+    for (uint32_t i = 0; i < p->step_count; i++)
+        if (p->steps[i].peer != RD_NONE && p->steps[i].count > RD_INLINE_BYTES / p->shape.width)
+            return false;
+    return true;
+}
+
+static bool find_straight(sealing *s)
+{
+    rd_plan *p = s->plan;
+    if (!small_enough(p))
+        return true;
+    p->straight = rd_alloc((s->raw->count + 1) * sizeof *p->straight);
+    if (!p->straight)
+        return false;
+    for (uint32_t i = 0; i < s->raw->count; i++) {
+        const rd_raw_step *r = &s->raw->steps[i];
+        if (r->verb != RD_FOLD_MANY || s->raw->groups[r->group].leader == i)
+            p->straight[p->straight_count++] = s->place[i];
+    }
+    return true;
+}
+
+static size_t memory_of(const rd_plan *p)
+{
+    return sizeof *p + p->step_count * sizeof *p->steps + p->dep_count * sizeof *p->deps +
+           p->forward_count * sizeof *p->forwards + p->group_count * sizeof *p->groups +
+           p->member_count * sizeof *p->members + p->lane_count * sizeof *p->lanes +
+           p->straight_count * sizeof *p->straight;
+}
+
+bool rd_plan_seal(rd_plan *p)
+{
+    rd_raw *raw = p->raw;
+    if (raw->failed)
+        return false;
+    sealing s = {.plan = p, .raw = raw};
+    s.lane_of = rd_alloc((raw->count + 1) * sizeof *s.lane_of);
+    s.place = rd_alloc((raw->count + 1) * sizeof *s.place);
+    const bool ok = s.lane_of && s.place && rd_hazards_find(raw, &s.hazards) && number_lanes(&s) &&
+                    lay_out(&s) && place_groups(&s) && find_deps(&s) && find_forwards(&s) &&
+                    find_straight(&s);
+    if (ok) {
+        find_backs(p);
+        p->bytes = memory_of(p);
+    }
+    rd_hazards_free(&s.hazards);
+    rd_free(s.lane_of);
+    rd_free(s.place);
+    rd_raw_free(raw);
+    p->raw = NULL;
+    return ok;
+}
