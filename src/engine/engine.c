@@ -1,0 +1,464 @@
+/* engine.c: flights, the loop that waits for one, and giving up.
+ *
+ *     start --> [ list of flights, oldest first ] --> wait: advance all; nothing moved? idle
+ *                                                               |
+ *              spin, yield, sleep <-- nothing wrong --- alarm? message that does not fit?
+ *                                                       now and then: has a peer called something
+ *                                                       else, or closed?  is the deadline past?
+ */
+#include "engine/engine.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "engine/flight.h"
+
+enum { QUICK = 64 }; /* idle rounds before the clock is looked at */
+enum { FIRST_TICK_NS = 1000000, LAST_TICK_NS = 250000000 };
+
+/* --- opening and closing --- */
+
+static void free_flights(rd_flight *f)
+{
+    while (f) {
+        rd_flight *next = f->next;
+        rd_free(f->lanes);
+        rd_free(f->open);
+        rd_free(f->larger);
+        rd_free(f);
+        f = next;
+    }
+}
+
+/* Whether all loans of a channel's scratch have come home; forgets those that have. */
+static bool paid(rd_engine *e, rd_channel *c)
+{
+    while (c->owed_count &&
+           e->transport->home(c->owed[c->owed_count - 1].port, c->owed[c->owed_count - 1].message))
+        c->owed_count--;
+    return c->owed_count == 0;
+}
+
+/* What we lent must not be freed under a reader.  If a peer never comes for it the world has to end. */
+static ronda_status settle(rd_engine *e, uint64_t timeout_ns, rd_error *err)
+{
+    ronda_status status = RONDA_OK;
+    const uint64_t until = rd_deadline_ns(timeout_ns);
+    for (uint32_t c = 0; c < RD_CHANNELS; c++) {
+        rd_channel *channel = &e->channels[c];
+        for (uint32_t idle = 0; channel->owed_count && !paid(e, channel); idle++) {
+            if (atomic_load(e->link->alarm))
+                break;
+            if (rd_now_ns() >= until) {
+                const uint32_t peer = channel->owed[channel->owed_count - 1].peer;
+                err->rank = e->link->rank;
+                status =
+                    rd_fail(err, RONDA_ETIMEOUT, peer,
+                            "rank %u closed, but rank %u has not taken what rank %u had sent it",
+                            e->link->rank, peer, e->link->rank);
+                e->transport->abort(e->link, err);
+                break;
+            }
+            e->transport->wait(e->link, NULL, idle, until);
+        }
+    }
+    if (atomic_load(e->link->alarm))
+        e->transport->quiesce(e->link, rd_deadline_ns(timeout_ns));
+    return status;
+}
+
+static void free_engine(rd_engine *e)
+{
+    for (uint32_t c = 0; c < RD_CHANNELS; c++) {
+        rd_free(e->channels[c].memory);
+        rd_free(e->channels[c].owed);
+    }
+    free_flights(e->first);
+    free_flights(e->unused);
+    rd_free(e->ports);
+    rd_free(e->views);
+    rd_free(e->ins);
+    rd_free(e->outs);
+    rd_free(e->fused);
+    rd_free(e);
+}
+
+ronda_status rd_engine_close(rd_engine *e, uint64_t timeout_ns, rd_error *err)
+{
+    const ronda_status status = settle(e, timeout_ns, err);
+    free_engine(e);
+    return status;
+}
+
+ronda_status rd_engine_open(rd_link *link, rd_engine **out)
+{
+    const size_t n = link->size;
+    rd_engine *e = rd_alloc(sizeof *e);
+    if (!e)
+        return RONDA_ENOMEM;
+    e->link = link;
+    e->transport = link->transport;
+    e->ports = rd_alloc(n * RD_CHANNELS * sizeof(rd_port *));
+    e->views = rd_alloc(n * sizeof *e->views);
+    e->ins = rd_alloc((n + 1) * sizeof *e->ins);
+    e->outs = rd_alloc((n + 1 + RD_MOST_OUTS) * sizeof *e->outs);
+    e->fused = rd_alloc((n + RD_MOST_OUTS) * sizeof *e->fused);
+    bool ok = e->ports && e->views && e->ins && e->outs && e->fused;
+    for (uint32_t c = 0; c < RD_CHANNELS; c++) {
+        e->channels[c].owed = rd_alloc(n * sizeof *e->channels[c].owed);
+        ok &= e->channels[c].owed != NULL;
+    }
+    if (!ok) {
+        free_engine(e);
+        return RONDA_ENOMEM;
+    }
+    *out = e;
+    return RONDA_OK;
+}
+
+void rd_engine_use_lanes(rd_engine *e)
+{
+    e->lanes_only = true;
+}
+
+/* --- starting --- */
+
+static rd_channel *channel_of(rd_engine *e, const rd_job *job)
+{
+    return &e->channels[job->record.sequence % RD_CHANNELS];
+}
+
+static size_t scratch_bytes(const rd_plan *p)
+{
+    return p->scratch * p->shape.width;
+}
+
+static rd_flight *new_flight(rd_engine *e, uint32_t lanes)
+{
+    rd_flight *f = e->unused;
+    if (f)
+        e->unused = f->next;
+    else
+        f = rd_alloc(sizeof *f);
+    if (f && lanes > f->capacity) {
+        rd_free(f->lanes);
+        rd_free(f->open);
+        f->lanes = rd_alloc(lanes * sizeof *f->lanes);
+        f->open = rd_alloc(lanes * sizeof *f->open);
+        f->capacity = f->lanes && f->open ? lanes : 0;
+    }
+    if (f && (f->capacity >= lanes))
+        return f;
+    if (f) {
+        f->next = NULL;
+        free_flights(f);
+    }
+    return NULL;
+}
+
+static void put_away(rd_engine *e, rd_flight *f)
+{
+    rd_free(f->larger);
+    f->larger = NULL;
+    f->next = e->unused;
+    e->unused = f;
+}
+
+/* More scratch than the channel has is fetched now, while failing is harmless, and put to use when
+ * the channel is this flight's. */
+static bool fetch_scratch(rd_engine *e, rd_flight *f)
+{
+    f->larger_bytes = scratch_bytes(f->plan);
+    if (f->larger_bytes <= channel_of(e, &f->job)->bytes)
+        return true;
+    f->larger = rd_alloc(f->larger_bytes);
+    return f->larger != NULL;
+}
+
+static void begin(rd_engine *e, rd_flight *f)
+{
+    rd_channel *c = channel_of(e, &f->job);
+    if (f->larger && f->larger_bytes > c->bytes) {
+        rd_free(c->memory);
+        c->memory = f->larger;
+        c->bytes = f->larger_bytes;
+        f->larger = NULL;
+    }
+    c->user = f;
+    rd_flight_begin(e, f);
+}
+
+static void end(rd_engine *e, rd_flight *f)
+{
+    rd_channel *c = channel_of(e, &f->job);
+    f->done = true;
+    c->user = NULL;
+    for (uint32_t l = 0; l < f->plan->lane_count; l++) {
+        const rd_lane_state *lane = &f->lanes[l];
+        if (lane->lent > lane->lent_user &&
+            !e->transport->home(lane->port, lane->base + lane->lent - 1)) {
+            c->owed[c->owed_count++] =
+                (rd_loan_out){lane->port, f->plan->lanes[l].peer, lane->base + lane->lent - 1};
+        }
+    }
+}
+
+/* Moves everything that can move; how many steps that were. */
+static uint32_t progress(rd_engine *e)
+{
+    uint32_t ran = 0, held = 0; /* channels on which an older flight waits to begin */
+    for (rd_flight *f = e->first; f; f = f->next) {
+        rd_channel *c = channel_of(e, &f->job);
+        const uint32_t bit = 1u << (c - e->channels);
+        if (f->done)
+            continue;
+        if (!f->begun) {
+            if (held & bit || c->user || !paid(e, c)) {
+                held |= bit;
+                continue;
+            }
+            begin(e, f);
+        }
+        if (f->open_count)
+            ran += rd_flight_advance(e, f);
+        if (rd_flight_ended(e, f)) {
+            end(e, f);
+            ran++;
+        }
+    }
+    return ran;
+}
+
+/* A disagreement about a later call does not concern this one: whoever has made it can finish it. */
+bool rd_engine_must_leave(rd_engine *e, uint64_t sequence)
+{
+    rd_error cause;
+    if (!atomic_load_explicit(e->link->alarm, memory_order_acquire))
+        return false;
+    e->transport->cause(e->link, &cause);
+    return cause.status != RONDA_EMISMATCH || cause.sequence <= sequence;
+}
+
+static void enter(rd_engine *e, const rd_record *record)
+{
+    e->entered = record->sequence;
+    e->transport->enter(e->link, record);
+}
+
+ronda_status rd_engine_start(rd_engine *e, const rd_job *job, rd_flight **out)
+{
+    rd_flight *f = new_flight(e, job->plan->lane_count);
+    if (!f)
+        return RONDA_ENOMEM;
+    f->job = *job;
+    f->plan = job->plan;
+    f->buffer[RD_IN] = (char *)job->in;
+    f->buffer[RD_OUT] = job->out;
+    f->width = job->plan->shape.width;
+    f->begun = f->done = false;
+    f->next = NULL;
+    if (!fetch_scratch(e, f)) {
+        put_away(e, f);
+        return RONDA_ENOMEM;
+    }
+    enter(e, &job->record);
+    rd_flight **last = &e->first;
+    while (*last)
+        last = &(*last)->next;
+    *last = f;
+    if (!rd_engine_must_leave(e, job->record.sequence))
+        progress(e);
+    *out = f;
+    return RONDA_OK;
+}
+
+/* --- waiting --- */
+
+/* The cause is the world's first one, which may be older than ours. */
+ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
+{
+    if (!atomic_load(e->link->alarm))
+        e->transport->abort(e->link, err);
+    e->transport->cause(e->link, err);
+    e->transport->leave(e->link, e->entered);
+    e->transport->quiesce(e->link, rd_now_ns() + 60000000000u);
+    while (e->first) {
+        rd_flight *f = e->first;
+        e->first = f->next;
+        put_away(e, f);
+    }
+    return err->status;
+}
+
+/* Does the lane wait for its peer, be it for a message, for room, or for a loan to come home? */
+static bool lane_waits(rd_engine *e, const rd_lane_state *lane, bool sends)
+{
+    rd_view view;
+    if (!sends)
+        return lane->next != lane->end && !e->transport->peek(lane->port, &view);
+    if (lane->next != lane->end && (lane->taken || !e->transport->can_send(lane->port)))
+        return true; /* taken: it is being written in pieces, and there is no place for the next */
+    return lane->lent && !e->transport->home(lane->port, lane->base + lane->lent - 1);
+}
+
+static bool has_closed(rd_engine *e, uint32_t peer)
+{
+    return e->transport->presence(e->link, peer).closed;
+}
+
+/* Looks at the peers that a flight waits for.  A peer may have sent just before it closed, so what we
+ * wait for is looked at again after the peer was seen to have closed.  *whom: one whom we wait for,
+ * rather one that has not made the call, rather one that should send; RONDA_ANY: nobody, things
+ * can go on. */
+static ronda_status look(rd_engine *e, const rd_flight *f, uint32_t *whom, uint32_t *best,
+                         rd_error *err)
+{
+    const rd_channel *channel = channel_of(e, &f->job);
+    if (!f->begun && channel->owed_count && *whom == RONDA_ANY)
+        *whom = channel->owed[channel->owed_count - 1].peer;
+    for (uint32_t l = 0; f->begun && l < f->plan->lane_count; l++) {
+        const rd_plan_lane *lane = &f->plan->lanes[l];
+        if (lane->peer == RD_NONE)
+            continue;
+        const bool closed = has_closed(e, lane->peer);
+        if (!lane_waits(e, &f->lanes[l], lane->sends))
+            continue;
+        const ronda_status status = rd_trouble_look(e->link, &f->job.record, lane->peer, err);
+        if (status)
+            return status;
+        if (closed)
+            return rd_trouble_closed(e->link, &f->job.record, lane->peer, err);
+        const bool absent =
+            e->transport->presence(e->link, lane->peer).sequence < f->job.record.sequence;
+        const uint32_t weight = 1u + !lane->sends + 2u * absent;
+        if (weight > *best) {
+            *whom = lane->peer;
+            *best = weight;
+        }
+    }
+    return RONDA_OK;
+}
+
+static ronda_status look_at(rd_engine *e, const rd_record *call, const rd_awaited *what,
+                            uint32_t *whom, rd_error *err)
+{
+    rd_view view;
+    const bool closed = has_closed(e, what->peer);
+    if (what->sends ? e->transport->can_send(what->port) : e->transport->peek(what->port, &view))
+        return RONDA_OK;
+    *whom = what->peer;
+    const ronda_status status = rd_trouble_look(e->link, call, what->peer, err);
+    return status || !closed ? status : rd_trouble_closed(e->link, call, what->peer, err);
+}
+
+static ronda_status look_around(rd_engine *e, const rd_record *call, const rd_awaited *what,
+                                uint32_t *whom, rd_error *err)
+{
+    ronda_status status = RONDA_OK;
+    uint32_t best = 0;
+    if (what)
+        return look_at(e, call, what, whom, err);
+    for (rd_flight *f = e->first; f && !status; f = f->next)
+        status = f->done ? RONDA_OK : look(e, f, whom, &best, err);
+    return status;
+}
+
+ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaited *what,
+                            rd_port *hint, rd_patience *p, rd_error *err)
+{
+    if (e->wrong) {
+        (e->mad ? rd_trouble_mad : rd_trouble_mismatch)(e->link, &e->wronged->job.record,
+                                                        e->wrong - 1, err);
+        return rd_engine_give_up(e, err);
+    }
+    if (rd_engine_must_leave(e, call->sequence))
+        return rd_engine_give_up(e, err);
+    if (p->idle++ < QUICK) {
+        e->transport->wait(e->link, hint, p->idle, 0);
+        return RONDA_OK;
+    }
+    const uint64_t now = rd_now_ns();
+    if (!p->deadline_ns) {
+        p->deadline_ns = rd_deadline_ns(p->timeout_ns);
+        p->look_ns = now;
+        p->tick_ns = FIRST_TICK_NS;
+    }
+    if (now >= p->look_ns || now >= p->deadline_ns) {
+        uint32_t whom = RONDA_ANY;
+        ronda_status status = look_around(e, call, what, &whom, err);
+        if (!status && now >= p->deadline_ns && whom != RONDA_ANY)
+            status = rd_trouble_timeout(e->link, call, whom, p->timeout_ns, err);
+        if (status)
+            return rd_engine_give_up(e, err);
+        e->transport->await(e->link, whom);
+        p->look_ns = now + p->tick_ns;
+        p->tick_ns = 2 * p->tick_ns < LAST_TICK_NS ? 2 * p->tick_ns : LAST_TICK_NS;
+    }
+    e->transport->wait(e->link, hint, p->idle,
+                       p->look_ns < p->deadline_ns ? p->look_ns : p->deadline_ns);
+    return RONDA_OK;
+}
+
+/* Where the only news that can help will come from, if there is one such place. */
+static rd_port *only_port(const rd_flight *f)
+{
+    return f->begun && f->open_count == 1 ? f->lanes[f->open[0]].port : NULL;
+}
+
+static void forget(rd_engine *e, rd_flight *flight)
+{
+    rd_flight **at = &e->first;
+    while (*at != flight)
+        at = &(*at)->next;
+    *at = flight->next;
+    put_away(e, flight);
+    if (!e->first)
+        e->transport->leave(e->link, e->entered);
+}
+
+ronda_status rd_engine_wait(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd_error *err)
+{
+    rd_patience patience = {.timeout_ns = timeout_ns};
+    if (!f->done && rd_engine_must_leave(e, f->job.record.sequence))
+        return rd_engine_give_up(e, err);
+    while (!f->done) {
+        if (progress(e)) {
+            patience.idle = 0;
+            continue;
+        }
+        const bool alone = e->first == f && !f->next;
+        const ronda_status status =
+            rd_engine_idle(e, &f->job.record, NULL, alone ? only_port(f) : NULL, &patience, err);
+        if (status)
+            return status;
+    }
+    forget(e, f);
+    return RONDA_OK;
+}
+
+bool rd_engine_test(rd_engine *e, rd_flight *f)
+{
+    if (!f->done && !rd_engine_must_leave(e, f->job.record.sequence))
+        progress(e);
+    return f->done;
+}
+
+ronda_status rd_engine_run(rd_engine *e, const rd_job *job, uint64_t timeout_ns, rd_error *err)
+{
+    rd_channel *c = channel_of(e, job);
+    if (job->plan->straight && !e->lanes_only && !e->first &&
+        scratch_bytes(job->plan) <= c->bytes && paid(e, c)) {
+        enter(e, &job->record);
+        if (rd_engine_must_leave(e, job->record.sequence))
+            return rd_engine_give_up(e, err);
+        const ronda_status status = rd_run_straight(e, job, timeout_ns, err);
+        if (!status)
+            e->transport->leave(e->link, e->entered);
+        return status;
+    }
+    rd_flight *f;
+    const ronda_status status = rd_engine_start(e, job, &f);
+    if (status)
+        return rd_fail(err, status, RONDA_ANY, "no memory to run %s",
+                       rd_kind_name(job->record.kind));
+    return rd_engine_wait(e, f, timeout_ns, err);
+}

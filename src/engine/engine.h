@@ -1,0 +1,49 @@
+/* engine.h: runs sealed plans over a link.
+ *
+ * One engine per rank.  A flight is one collective under way.  Several may be: each is on a channel of
+ * its own, and whoever waits for one moves them all.  The engine has no thread; it runs inside the
+ * calls that wait.  After warm-up it allocates nothing, and it never takes a lock. */
+#ifndef RD_ENGINE_H
+#define RD_ENGINE_H
+
+#include "engine/fold.h"
+#include "plan/plan.h"
+#include "transport/transport.h"
+
+typedef struct rd_engine rd_engine;
+typedef struct rd_flight rd_flight;
+
+typedef struct {
+    const rd_plan *plan; /* stays until the flight has been waited for */
+    const void *in;
+    void *out;
+    rd_fold_fn *fold; /* NULL if the plan folds nothing */
+    rd_record record; /* sequence numbers rise by one from job to job, from 1 */
+} rd_job;
+
+/* RONDA_ENOMEM; the link stays the caller's */
+ronda_status rd_engine_open(rd_link *link, rd_engine **out);
+
+/* Lets peers finish with what this rank has lent them, up to the timeout, and frees in any case. */
+ronda_status rd_engine_close(rd_engine *e, uint64_t timeout_ns, rd_error *err);
+
+/* Begins a collective.  RONDA_ENOMEM: nothing was sent, and the sequence number is free again. */
+ronda_status rd_engine_start(rd_engine *e, const rd_job *job, rd_flight **out);
+
+/* Until it is done, or something has failed: then *err has the cause, which is the same for all
+ * ranks and for good, and no flight is left. */
+ronda_status rd_engine_wait(rd_engine *e, rd_flight *flight, uint64_t timeout_ns, rd_error *err);
+
+/* Moves what can be moved, without waiting; true if the flight is done. */
+bool rd_engine_test(rd_engine *e, rd_flight *flight);
+
+/* Both at once: what blocking calls use. */
+ronda_status rd_engine_run(rd_engine *e, const rd_job *job, uint64_t timeout_ns, rd_error *err);
+
+/* Has the world failed in a way that concerns the call of this number? */
+bool rd_engine_must_leave(rd_engine *e, uint64_t sequence);
+
+/* For tests: walk no plan straight. */
+void rd_engine_use_lanes(rd_engine *e);
+
+#endif

@@ -1,0 +1,127 @@
+/* flight.h: a collective under way, as the engine's own files see it. */
+#ifndef RD_FLIGHT_H
+#define RD_FLIGHT_H
+
+#include "engine/engine.h"
+
+typedef struct {
+    rd_port *port;      /* NULL: "here" */
+    uint32_t next, end; /* the step at its head; the lane is done when they meet */
+    uint32_t base;      /* sends: number of the message less number of the step */
+    uint32_t lent;      /* sends: 1 + the last step whose bytes were lent; 0: none */
+    uint32_t lent_user; /* the same, of the caller's memory alone */
+    uint64_t taken;     /* bytes of the head step that are done already */
+} rd_lane_state;
+
+struct rd_flight {
+    rd_job job;
+    const rd_plan *plan;
+    char *buffer[RD_BUFFERS];
+    uint32_t width;
+    uint32_t open_count;
+    rd_lane_state *lanes; /* [plan->lane_count] */
+    uint32_t *open;       /* lanes that are not done */
+    uint32_t capacity;    /* of both */
+    void *larger;         /* scratch for its channel, if the channel's is too small */
+    size_t larger_bytes;
+    bool begun, done;
+    /* In the engine's list, oldest first, or in its store of unused ones */
+    rd_flight *next;
+};
+
+typedef struct {
+    rd_port *port;
+    uint32_t peer, message;
+} rd_loan_out;
+
+typedef struct {
+    void *memory;
+    size_t bytes;
+    rd_loan_out *owed; /* loans of this scratch that may not have come home yet */
+    uint32_t owed_count;
+    rd_flight *user; /* the flight on this channel now */
+} rd_channel;
+
+typedef struct {
+    uint32_t send; /* step */
+    bool returned; /* into the peer's memory; else into what the transport reserved */
+} rd_fused;
+
+enum { RD_MOST_OUTS = 16 }; /* of a pass, where bytes must be written to reserved places */
+
+struct rd_engine {
+    rd_link *link;
+    const rd_transport *transport;
+    rd_flight *first; /* under way, oldest first */
+    rd_flight *unused;
+    bool lanes_only;
+    uint64_t entered;   /* sequence of the last job */
+    uint32_t wrong;     /* 1 + a peer whose message does not fit, 0: none */
+    bool mad;           /* it cannot even be a message */
+    rd_flight *wronged; /* the flight that met it */
+    rd_port **ports;    /* [size][RD_CHANNELS], as they were asked for */
+    rd_view *views;     /* [size], for a fold_many */
+    const void **ins;   /* [size + 1] */
+    void **outs;        /* [size + 1] */
+    rd_fused *fused;    /* [size]: sends that a fold does by the way */
+    rd_channel channels[RD_CHANNELS];
+};
+
+/* run.c */
+void rd_flight_begin(rd_engine *e, rd_flight *f);       /* its channel is free */
+uint32_t rd_flight_advance(rd_engine *e, rd_flight *f); /* steps done; 0: nothing could move */
+/* All steps done, and all of the caller's memory is home */
+bool rd_flight_ended(rd_engine *e, rd_flight *f);
+
+/* straight.c */
+ronda_status rd_run_straight(rd_engine *e, const rd_job *job, uint64_t timeout_ns, rd_error *err);
+
+/* engine.c: what a waiting loop does when nothing moved. */
+typedef struct {
+    uint32_t idle; /* rounds without progress */
+    uint64_t timeout_ns, deadline_ns, look_ns, tick_ns;
+} rd_patience;
+typedef struct { /* one thing that is waited for */
+    rd_port *port;
+    uint32_t peer;
+    bool sends; /* room to send; else a message */
+} rd_awaited;
+/* what: of a straight walk; NULL: whatever the flights wait for, and hint where news may come from. */
+ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaited *what,
+                            rd_port *hint, rd_patience *patience, rd_error *err);
+/* Err is the cause; returns its status */
+ronda_status rd_engine_give_up(rd_engine *e, rd_error *err);
+
+/* trouble.c: what went wrong, in a sentence. */
+ronda_status rd_trouble_mismatch(rd_link *link, const rd_record *mine, uint32_t peer,
+                                 rd_error *err);
+/* OK: its calls are ours */
+ronda_status rd_trouble_look(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err);
+ronda_status rd_trouble_mad(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err);
+ronda_status rd_trouble_closed(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err);
+ronda_status rd_trouble_timeout(rd_link *link, const rd_record *mine, uint32_t peer,
+                                uint64_t timeout_ns, rd_error *err);
+
+/* Moves a few bytes or many, the commonest sizes without a call. */
+static inline void rd_put(void *to, const void *from, size_t bytes)
+{
+    if (bytes == 8)
+        __builtin_memcpy(to, from, 8);
+    else if (bytes == 4)
+        __builtin_memcpy(to, from, 4);
+    else if (bytes == 16)
+        __builtin_memcpy(to, from, 16);
+    else if (bytes)
+        rd_move(to, from, bytes);
+}
+
+/* The port to a peer, remembered. */
+static inline rd_port *rd_port_to(rd_engine *e, uint32_t peer, uint32_t channel)
+{
+    rd_port **port = &e->ports[peer * RD_CHANNELS + channel];
+    if (!*port)
+        *port = e->transport->port(e->link, peer, channel);
+    return *port;
+}
+
+#endif

@@ -1,0 +1,367 @@
+/* run.c: per lane a cursor; go round the lanes and run each head that can run.
+ *
+ * A step that folds makes one pass over its data.  Where a peer has said where it awaits the result
+ * (a send of exactly this range is linked to the fold as a forward, and the peer's message named its
+ * ordinal), the same pass stores the result there too and the send shrinks to an empty message. */
+#include "engine/flight.h"
+
+static char *place(const rd_flight *f, uint8_t buffer, uint64_t at)
+{
+    return f->buffer[buffer] + at * f->width;
+}
+
+/* --- beginning --- */
+
+void rd_flight_begin(rd_engine *e, rd_flight *f)
+{
+    const rd_plan *p = f->plan;
+    const uint32_t channel = (uint32_t)(f->job.record.sequence % RD_CHANNELS);
+
+    f->begun = true;
+    f->open_count = p->lane_count;
+    f->buffer[RD_SCRATCH] = e->channels[channel].memory;
+    for (uint32_t l = 0; l < p->lane_count; l++) {
+        const rd_plan_lane *lane = &p->lanes[l];
+        rd_lane_state *state = &f->lanes[l];
+        *state = (rd_lane_state){.next = lane->first, .end = lane->end};
+        if (lane->peer != RD_NONE) {
+            state->port = rd_port_to(e, lane->peer, channel);
+            state->base = e->transport->sent(state->port) - lane->first;
+        }
+        f->open[l] = l;
+    }
+}
+
+/* --- readiness --- */
+
+static inline bool ready(rd_engine *e, const rd_flight *f, const rd_step *s)
+{
+    const rd_dep *d = f->plan->deps + s->first_dep;
+    for (const rd_dep *end = d + s->deps; d < end; d++) {
+        const rd_lane_state *lane = &f->lanes[d->lane];
+        if (lane->next <= d->step)
+            return false;
+        if (d->step < lane->lent && !e->transport->home(lane->port, lane->base + d->step))
+            return false;
+    }
+    return true;
+}
+
+/* The message at the head of a lane, if it is there and is the one that step s is about. */
+static inline bool arrived(rd_engine *e, rd_flight *f, const rd_lane_state *lane, const rd_step *s,
+                           rd_view *view)
+{
+    if (!e->transport->peek(lane->port, view))
+        return false;
+    if (view->mark == f->job.record.mark && view->total == s->count * f->width)
+        return true;
+    e->wrong = s->peer + 1;
+    e->mad = view->total == UINT64_MAX;
+    e->wronged = f;
+    return false;
+}
+
+/* --- sends --- */
+
+/* Writes the message into what the transport reserves, piece by piece if it is long. */
+static uint32_t run_copied_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const char *from,
+                                uint64_t total)
+{
+    do {
+        const uint64_t rest = total - lane->taken;
+        uint64_t piece = rest < RD_PIECE ? rest : RD_PIECE;
+        void *slot = e->transport->reserve(lane->port, piece);
+        if (!slot && piece > RD_SHORT_PIECE)
+            slot = e->transport->reserve(lane->port, piece = RD_SHORT_PIECE);
+        if (!slot)
+            return 0;
+        rd_put(slot, from + lane->taken, piece);
+        e->transport->commit(lane->port, piece, total, f->job.record.mark);
+        lane->taken += piece;
+    } while (lane->taken < total);
+    lane->taken = 0;
+    lane->next++;
+    return 1;
+}
+
+static uint32_t run_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s)
+{
+    const uint64_t bytes = s->count * f->width;
+    const char *from = place(f, s->from_buffer, s->from_at);
+
+    if (bytes <= RD_INLINE || lane->taken || !e->transport->lends(e->link, from, bytes))
+        return run_copied_send(e, f, lane, from, bytes);
+    if (!e->transport->can_send(lane->port))
+        return 0;
+    rd_loan loan = {.data = from, .bytes = bytes, .mark = f->job.record.mark};
+    if (s->back != RD_NONE) {
+        const rd_step *back = &f->plan->steps[s->back];
+        loan.back = place(f, back->to_buffer, back->to_at);
+        loan.back_ordinal = back->ordinal;
+    }
+    e->transport->lend(lane->port, &loan);
+    lane->lent = ++lane->next;
+    if (s->from_buffer != RD_SCRATCH)
+        lane->lent_user = lane->next;
+    return 1;
+}
+
+/* --- folds and receives --- */
+
+/* A send of exactly what step s makes may be done in the same pass: straight into the place where the
+ * peer awaits it, if a message of the peer's that we hold says so; or into what the transport reserves,
+ * if its bytes have to be written anywhere at all.  Adds such places to outs[] and the sends to
+ * fused[]; returns the number of outs.  done, bytes: the part of s that is made now. */
+static uint32_t find_returns(rd_engine *e, rd_flight *f, const rd_step *s, const rd_view *view,
+                             uint32_t peer, uint32_t outs)
+{
+    for (uint32_t i = 0; i < s->forward_count && view->back; i++) {
+        const uint32_t send = f->plan->forwards[s->first_forward + i];
+        const rd_step *t = &f->plan->steps[send];
+        rd_lane_state *lane = &f->lanes[t->lane];
+        if (t->peer == peer && t->ordinal == view->back_ordinal && lane->next == send &&
+            e->transport->can_send(lane->port)) {
+            e->fused[outs - 1] = (rd_fused){send, true};
+            e->outs[outs] = view->back;
+            return outs + 1;
+        }
+    }
+    return outs;
+}
+
+static bool is_fused(const rd_engine *e, uint32_t send, uint32_t outs)
+{
+    for (uint32_t i = 0; i + 1 < outs; i++)
+        if (e->fused[i].send == send)
+            return true;
+    return false;
+}
+
+static uint32_t find_writes(rd_engine *e, rd_flight *f, const rd_step *s, uint64_t done,
+                            uint64_t bytes, uint32_t outs)
+{
+    for (uint32_t i = 0; i < s->forward_count && outs < RD_MOST_OUTS; i++) {
+        const uint32_t send = f->plan->forwards[s->first_forward + i];
+        const rd_step *t = &f->plan->steps[send];
+        rd_lane_state *lane = &f->lanes[t->lane];
+        const uint64_t total = t->count * f->width;
+        if (lane->next != send || lane->taken != done || is_fused(e, send, outs) ||
+            bytes > RD_PIECE || (bytes <= RD_INLINE && bytes != total) ||
+            (total > RD_INLINE && !lane->taken &&
+             e->transport->lends(e->link, place(f, t->from_buffer, t->from_at), total)))
+            continue;
+        void *slot = e->transport->reserve(lane->port, bytes);
+        if (!slot)
+            continue;
+        e->fused[outs - 1] = (rd_fused){send, false};
+        e->outs[outs++] = slot;
+    }
+    return outs;
+}
+
+static void finish_fused(rd_engine *e, rd_flight *f, uint64_t bytes, uint32_t outs)
+{
+    for (uint32_t i = 0; i + 1 < outs; i++) {
+        const rd_step *t = &f->plan->steps[e->fused[i].send];
+        rd_lane_state *lane = &f->lanes[t->lane];
+        const uint64_t total = t->count * f->width;
+        if (e->fused[i].returned)
+            e->transport->give_back(lane->port, total, f->job.record.mark);
+        else
+            e->transport->commit(lane->port, bytes, total, f->job.record.mark);
+        lane->taken += bytes;
+        if (lane->taken < total)
+            continue;
+        lane->taken = 0;
+        lane->next++;
+    }
+}
+
+/* As much of a message as can be used now: whole elements of what has come. */
+static uint64_t usable(const rd_flight *f, const rd_view *view)
+{
+    return view->bytes == view->total ? view->bytes : view->bytes - view->bytes % f->width;
+}
+
+/* The first `bytes` of step s that are not yet done have been; true if that was all of it. */
+static bool take(rd_engine *e, const rd_flight *f, rd_lane_state *lane, const rd_step *s,
+                 uint64_t bytes)
+{
+    e->transport->release(lane->port, bytes);
+    lane->taken += bytes;
+    if (lane->taken < s->count * f->width)
+        return false;
+    lane->taken = 0;
+    lane->next++;
+    return true;
+}
+
+static uint32_t run_fold(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s,
+                         const rd_view *view)
+{
+    const uint64_t bytes = usable(f, view);
+    const bool whole = bytes == view->total;
+    const void *here = place(f, s->from_buffer, s->from_at) + lane->taken;
+    const void *in[2] = {s->side == RD_HERE_LEFT ? here : view->data,
+                         s->side == RD_HERE_LEFT ? view->data : here};
+    uint32_t outs = 1;
+
+    if (bytes == 0 && !whole)
+        return 0;
+    e->outs[0] = place(f, s->to_buffer, s->to_at) + lane->taken;
+    if (whole && s->forward_count)
+        outs = find_returns(e, f, s, view, s->peer, outs);
+    if (s->forward_count)
+        outs = find_writes(e, f, s, lane->taken, bytes, outs);
+    f->job.fold(e->outs, outs, in, 2, whole ? s->count : bytes / f->width,
+                s->scale ? f->plan->shape.size : 0);
+    take(e, f, lane, s, bytes);
+    finish_fused(e, f, bytes, outs);
+    return outs;
+}
+
+static uint32_t run_recv(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s,
+                         const rd_view *view)
+{
+    if (!view->data) { /* the peer has stored it itself */
+        take(e, f, lane, s, view->total);
+        return 1;
+    }
+    const uint64_t bytes = usable(f, view);
+    if (bytes == 0 && view->total)
+        return 0;
+    rd_put(place(f, s->to_buffer, s->to_at) + lane->taken, view->data, bytes);
+    take(e, f, lane, s, bytes);
+    return 1;
+}
+
+/* The messages of a fold_many, all of them or nothing; the least of what has come of each. */
+static bool gather(rd_engine *e, rd_flight *f, const rd_group *g, uint64_t *bytes)
+{
+    const rd_step *leader = &f->plan->steps[g->leader];
+    *bytes = UINT64_MAX;
+    for (uint32_t i = 0; i < g->count; i++) {
+        const uint32_t m = f->plan->members[g->first + i];
+        if (m == RD_NONE) {
+            e->ins[i] =
+                place(f, leader->from_buffer, leader->from_at) + f->lanes[leader->lane].taken;
+            continue;
+        }
+        const rd_step *s = &f->plan->steps[m];
+        const rd_lane_state *lane = &f->lanes[s->lane];
+        if (lane->next != m || !arrived(e, f, lane, s, &e->views[i]))
+            return false;
+        const uint64_t there = usable(f, &e->views[i]);
+        if (there == 0 && e->views[i].total)
+            return false;
+        *bytes = there < *bytes ? there : *bytes;
+        e->ins[i] = e->views[i].data;
+    }
+    return true;
+}
+
+static uint32_t run_group(rd_engine *e, rd_flight *f, const rd_step *leader)
+{
+    const rd_group *g = &f->plan->groups[leader->group];
+    const uint64_t taken = f->lanes[leader->lane].taken;
+    uint64_t bytes;
+    uint32_t outs = 1;
+
+    if (!gather(e, f, g, &bytes) || !ready(e, f, leader))
+        return 0;
+    e->outs[0] = place(f, leader->to_buffer, leader->to_at) + taken;
+    const bool whole = bytes == leader->count * f->width;
+    for (uint32_t i = 0; i < g->count && whole && leader->forward_count; i++) {
+        const uint32_t m = f->plan->members[g->first + i];
+        if (m != RD_NONE)
+            outs = find_returns(e, f, leader, &e->views[i], f->plan->steps[m].peer, outs);
+    }
+    if (leader->forward_count)
+        outs = find_writes(e, f, leader, taken, bytes, outs);
+    f->job.fold(e->outs, outs, e->ins, g->count, whole ? leader->count : bytes / f->width,
+                leader->scale ? f->plan->shape.size : 0);
+    for (uint32_t i = 0; i < g->count; i++) {
+        const uint32_t m = f->plan->members[g->first + i];
+        if (m != RD_NONE)
+            take(e, f, &f->lanes[f->plan->steps[m].lane], &f->plan->steps[m], bytes);
+    }
+    finish_fused(e, f, bytes, outs);
+    return g->arriving + outs - 1;
+}
+
+static uint32_t run_receive(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s)
+{
+    rd_view view;
+    if (s->verb == RD_FOLD_MANY)
+        return lane->next == f->plan->groups[s->group].leader ? run_group(e, f, s) : 0;
+    if (!arrived(e, f, lane, s, &view))
+        return 0;
+    if (view.data && !ready(e, f, s)) /* what was returned is in place: it waits for nothing */
+        return 0;
+    return s->verb == RD_FOLD ? run_fold(e, f, lane, s, &view) : run_recv(e, f, lane, s, &view);
+}
+
+/* --- steps of this rank alone --- */
+
+static uint32_t run_local(rd_flight *f, rd_lane_state *lane, const rd_step *s)
+{
+    char *to = place(f, s->to_buffer, s->to_at), *from = place(f, s->from_buffer, s->from_at);
+    const void *in[2] = {s->side == RD_HERE_LEFT ? to : from, s->side == RD_HERE_LEFT ? from : to};
+    void *out = to;
+    const void *self = to;
+
+    if (s->verb == RD_COPY)
+        rd_put(to, from, s->count * f->width);
+    else if (s->verb == RD_MERGE)
+        f->job.fold(&out, 1, in, 2, s->count, s->scale ? f->plan->shape.size : 0);
+    else
+        f->job.fold(&out, 1, &self, 1, s->count, f->plan->shape.size);
+    lane->next++;
+    return 1;
+}
+
+/* --- going round --- */
+
+/* Runs the head of a lane: a receive once, so that all lanes get their turn; sends and local steps as
+ * far as they go. */
+static uint32_t run_lane(rd_engine *e, rd_flight *f, rd_lane_state *lane)
+{
+    uint32_t ran = 0, now;
+    do {
+        const rd_step *s = &f->plan->steps[lane->next];
+        if (s->verb == RD_RECV || s->verb == RD_FOLD || s->verb == RD_FOLD_MANY)
+            return ran + run_receive(e, f, lane, s);
+        now = !ready(e, f, s)      ? 0
+              : s->verb == RD_SEND ? run_send(e, f, lane, s)
+                                   : run_local(f, lane, s);
+        ran += now;
+    } while (now && lane->next != lane->end);
+    return ran;
+}
+
+uint32_t rd_flight_advance(rd_engine *e, rd_flight *f)
+{
+    uint32_t ran = 0, kept = 0;
+    for (uint32_t i = 0; i < f->open_count; i++) {
+        const uint32_t l = f->open[i];
+        rd_lane_state *lane = &f->lanes[l];
+        if (lane->next != lane->end) /* a group may have finished it from another lane */
+            ran += run_lane(e, f, lane);
+        if (lane->next != lane->end)
+            f->open[kept++] = l;
+    }
+    f->open_count = kept;
+    return ran;
+}
+
+bool rd_flight_ended(rd_engine *e, rd_flight *f)
+{
+    if (f->open_count)
+        return false;
+    for (uint32_t l = 0; l < f->plan->lane_count; l++) {
+        const rd_lane_state *lane = &f->lanes[l];
+        if (lane->lent_user && !e->transport->home(lane->port, lane->base + lane->lent_user - 1))
+            return false;
+    }
+    return true;
+}

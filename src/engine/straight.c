@@ -1,0 +1,157 @@
+/* straight.c: small plans, walked in the generator's own order.
+ *
+ * All messages of such a plan fit into what a transport buffers, so no send ever waits for its
+ * receive, the textbook order is safe, and there are no lanes to look after: each step is done or
+ * waited for where it stands.  (A queue may still be full of older collectives' messages; they
+ * go when the peer gets to them, which depends on nothing that comes later.) */
+#include "engine/flight.h"
+
+typedef struct {
+    rd_engine *e;
+    const rd_job *job;
+    const rd_plan *plan;
+    char *buffer[RD_BUFFERS];
+    uint32_t width, channel;
+    rd_patience patience; /* one for the whole walk */
+    rd_error *err;
+} walk;
+
+static char *place(const walk *w, uint8_t buffer, uint64_t at)
+{
+    return w->buffer[buffer] + at * w->width;
+}
+
+static rd_port *port_to(const walk *w, uint32_t peer)
+{
+    return rd_port_to(w->e, peer, w->channel);
+}
+
+static ronda_status send_step(walk *w, const rd_step *s)
+{
+    rd_port *port = port_to(w, s->peer);
+    const size_t bytes = s->count * w->width;
+    void *slot = w->e->transport->reserve(port, bytes);
+
+    w->patience.idle = 0;
+    for (; !slot; slot = w->e->transport->reserve(port, bytes)) {
+        const rd_awaited room = {port, s->peer, true};
+        const ronda_status status =
+            rd_engine_idle(w->e, &w->job->record, &room, NULL, &w->patience, w->err);
+        if (status)
+            return status;
+    }
+    rd_put(slot, place(w, s->from_buffer, s->from_at), bytes);
+    w->e->transport->commit(port, bytes, bytes, w->job->record.mark);
+    return RONDA_OK;
+}
+
+/* Waits for the whole message that step s is about. */
+static ronda_status await_message(walk *w, const rd_step *s, rd_port *port, rd_view *view)
+{
+    w->patience.idle = 0;
+    while (!w->e->transport->peek(port, view) ||
+           (view->bytes < view->total && view->total != UINT64_MAX)) {
+        const rd_awaited message = {port, s->peer, false};
+        const ronda_status status =
+            rd_engine_idle(w->e, &w->job->record, &message, port, &w->patience, w->err);
+        if (status)
+            return status;
+    }
+    if (view->total == UINT64_MAX)
+        rd_trouble_mad(w->e->link, &w->job->record, s->peer, w->err);
+    else if (view->mark == w->job->record.mark && view->total == s->count * w->width)
+        return RONDA_OK;
+    else
+        rd_trouble_mismatch(w->e->link, &w->job->record, s->peer, w->err);
+    return rd_engine_give_up(w->e, w->err);
+}
+
+static ronda_status receive_step(walk *w, const rd_step *s)
+{
+    rd_port *port = port_to(w, s->peer);
+    void *out = place(w, s->to_buffer, s->to_at);
+    rd_view view;
+    const ronda_status status = await_message(w, s, port, &view);
+    if (status)
+        return status;
+    if (s->verb == RD_RECV) {
+        rd_put(out, view.data, view.total);
+    } else {
+        const void *here = place(w, s->from_buffer, s->from_at);
+        const bool left = s->side == RD_HERE_LEFT;
+        const void *in[2] = {left ? here : view.data, left ? view.data : here};
+        w->job->fold(&out, 1, in, 2, s->count, s->scale ? w->plan->shape.size : 0);
+    }
+    w->e->transport->release(port, view.total);
+    return RONDA_OK;
+}
+
+static ronda_status group_step(walk *w, const rd_step *leader)
+{
+    const rd_group *g = &w->plan->groups[leader->group];
+    const uint32_t *members = w->plan->members + g->first;
+    void *out = place(w, leader->to_buffer, leader->to_at);
+
+    for (uint32_t i = 0; i < g->count; i++) {
+        if (members[i] == RD_NONE) {
+            w->e->ins[i] = place(w, leader->from_buffer, leader->from_at);
+            continue;
+        }
+        const rd_step *s = &w->plan->steps[members[i]];
+        rd_view view;
+        const ronda_status status = await_message(w, s, port_to(w, s->peer), &view);
+        if (status)
+            return status;
+        w->e->ins[i] = view.data;
+    }
+    w->job->fold(&out, 1, w->e->ins, g->count, leader->count,
+                 leader->scale ? w->plan->shape.size : 0);
+    for (uint32_t i = 0; i < g->count; i++)
+        if (members[i] != RD_NONE) {
+            const rd_step *s = &w->plan->steps[members[i]];
+            w->e->transport->release(port_to(w, s->peer), s->count * w->width);
+        }
+    return RONDA_OK;
+}
+
+static ronda_status local_step(const walk *w, const rd_step *s)
+{
+    void *to = place(w, s->to_buffer, s->to_at);
+    const void *from = place(w, s->from_buffer, s->from_at);
+    const bool left = s->side == RD_HERE_LEFT;
+    const void *in[2] = {left ? to : from, left ? from : to};
+    const void *self = to;
+
+    if (s->verb == RD_COPY)
+        rd_put(to, from, s->count * w->width);
+    else if (s->verb == RD_MERGE)
+        w->job->fold(&to, 1, in, 2, s->count, s->scale ? w->plan->shape.size : 0);
+    else
+        w->job->fold(&to, 1, &self, 1, s->count, w->plan->shape.size);
+    return RONDA_OK;
+}
+
+ronda_status rd_run_straight(rd_engine *e, const rd_job *job, uint64_t timeout_ns, rd_error *err)
+{
+    const rd_plan *p = job->plan;
+    const uint32_t channel = (uint32_t)(job->record.sequence % RD_CHANNELS);
+    walk w = {.e = e,
+              .job = job,
+              .plan = p,
+              .buffer = {(char *)job->in, job->out, e->channels[channel].memory},
+              .width = p->shape.width,
+              .channel = channel,
+              .patience = {.timeout_ns = timeout_ns},
+              .err = err};
+
+    for (uint32_t i = 0; i < p->straight_count; i++) {
+        const rd_step *s = &p->steps[p->straight[i]];
+        const ronda_status status = s->verb == RD_SEND        ? send_step(&w, s)
+                                    : s->verb == RD_FOLD_MANY ? group_step(&w, s)
+                                    : s->peer != RD_NONE      ? receive_step(&w, s)
+                                                              : local_step(&w, s);
+        if (status)
+            return status;
+    }
+    return RONDA_OK;
+}

@@ -1,0 +1,187 @@
+/* trouble.c: finding out what went wrong, and saying it in one sentence.
+ *
+ * Everything here runs only when a call has already waited for long or failed.  It reads the board,
+ * where each rank has announced its last calls; marks hash a call together with all before it, so two
+ * ranks agree on their whole history as long as their marks agree. */
+#include "base/clock.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/flight.h"
+
+enum { HISTORY = 128, TEXT = 128, SILENCE_NS = 700000000 };
+
+static void blame(rd_link *link, const rd_record *mine, rd_error *err)
+{
+    err->rank = link->rank;
+    err->sequence = mine->sequence;
+}
+
+/* The first call in which this rank and the peer differ, as far back as both can still tell. */
+static bool first_difference(rd_link *link, const rd_record *mine, uint32_t peer, rd_record *ours,
+                             rd_record *theirs)
+{
+    const uint64_t back = mine->sequence > HISTORY ? mine->sequence - HISTORY + 1 : 1;
+    for (uint64_t q = back; q <= mine->sequence; q++)
+        if (link->transport->record(link, link->rank, q, ours) &&
+            link->transport->record(link, peer, q, theirs) && ours->mark != theirs->mark)
+            return true;
+    return false;
+}
+
+static const char *differing(const rd_record *a, const rd_record *b)
+{
+    return a->kind != b->kind     ? "collective"
+           : a->count != b->count ? "count"
+           : a->type != b->type   ? "type"
+           : a->op != b->op       ? "op"
+           : a->root != b->root   ? "root"
+                                  : "algorithm";
+}
+
+ronda_status rd_trouble_mismatch(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err)
+{
+    rd_record ours, theirs;
+    char us[TEXT], them[TEXT];
+
+    blame(link, mine, err);
+    if (first_difference(link, mine, peer, &ours, &theirs)) {
+        err->sequence = ours.sequence;
+        rd_record_text(&ours, us, sizeof us);
+        rd_record_text(&theirs, them, sizeof them);
+        return rd_fail(
+            err, RONDA_EMISMATCH, peer,
+            "ranks made different calls: rank %u called %s, but rank %u called %s (they differ in %s)",
+            link->rank, us, peer, them, differing(&ours, &theirs));
+    }
+    rd_record_text(mine, us, sizeof us);
+    const rd_presence p = link->transport->presence(link, peer);
+    return rd_fail(
+        err, RONDA_EMISMATCH, peer,
+        "rank %u, in %s, got a message of another call from rank %u, which has made %" PRIu64
+        " calls",
+        link->rank, us, peer, p.sequence);
+}
+
+ronda_status rd_trouble_look(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err)
+{
+    rd_record theirs;
+    if (link->transport->record(link, peer, mine->sequence, &theirs) && theirs.mark != mine->mark)
+        return rd_trouble_mismatch(link, mine, peer, err);
+    return RONDA_OK;
+}
+
+ronda_status rd_trouble_mad(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err)
+{
+    char us[TEXT];
+    blame(link, mine, err);
+    rd_record_text(mine, us, sizeof us);
+    return rd_fail(
+        err, RONDA_EPEER, peer,
+        "rank %u, in %s, got from rank %u what cannot be a message: its memory has been overwritten",
+        link->rank, us, peer);
+}
+
+ronda_status rd_trouble_closed(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err)
+{
+    const rd_presence p = link->transport->presence(link, peer);
+    rd_record theirs;
+    char us[TEXT], last[TEXT] = "none";
+
+    blame(link, mine, err);
+    rd_record_text(mine, us, sizeof us);
+    if (link->transport->record(link, peer, p.sequence, &theirs))
+        rd_record_text(&theirs, last, sizeof last);
+    return rd_fail(err, RONDA_EPEER, peer,
+                   "rank %u needs rank %u for %s, but rank %u has closed (its last call: %s)",
+                   link->rank, peer, us, peer, last);
+}
+
+/* --- the deadline --- */
+
+static bool has_called(rd_link *link, const rd_record *mine, uint32_t rank)
+{
+    return link->transport->presence(link, rank).sequence >= mine->sequence;
+}
+
+/* Follows "waits for" from rank to rank to one that is not inside the call, or that has not been heard
+ * of for long: whoever waits says so several times a second.  If that leads in a circle, any rank
+ * that has not made the call. */
+static uint32_t missing_rank(rd_link *link, const rd_record *mine, uint32_t from)
+{
+    const uint64_t now = rd_now_ns();
+    uint32_t at = from;
+    for (uint32_t hops = 0; at < link->size && hops <= link->size; hops++) {
+        const rd_presence p = link->transport->presence(link, at);
+        if (!p.inside || p.sequence != mine->sequence || p.awaits >= link->size ||
+            p.heard_ns + SILENCE_NS < now)
+            return at;
+        at = p.awaits;
+    }
+    for (uint32_t r = 0; r < link->size; r++)
+        if (!has_called(link, mine, r))
+            return r;
+    return from;
+}
+
+/* Appends what every other rank is waiting for, as far as it fits. */
+static void say_others(rd_link *link, const rd_record *mine, uint32_t missing, char *text,
+                       size_t capacity)
+{
+    size_t at = 0;
+    uint32_t unsaid = 0;
+    for (uint32_t r = 0; r < link->size; r++) {
+        char one[80];
+        if (r == link->rank || r == missing)
+            continue;
+        const rd_presence p = link->transport->presence(link, r);
+        if (p.closed)
+            snprintf(one, sizeof one, "; rank %u has closed", r);
+        else if (p.sequence < mine->sequence)
+            snprintf(one, sizeof one, "; rank %u has not called it either", r);
+        else if (!p.inside || p.sequence > mine->sequence)
+            snprintf(one, sizeof one, "; rank %u has finished it", r);
+        else if (p.awaits < link->size)
+            snprintf(one, sizeof one, "; rank %u waits for rank %u", r, p.awaits);
+        else
+            snprintf(one, sizeof one, "; rank %u is in it", r);
+        const size_t length = strlen(one);
+        if (at + length + 24 < capacity) {
+            memcpy(text + at, one, length + 1);
+            at += length;
+        } else {
+            unsaid++;
+        }
+    }
+    if (unsaid)
+        snprintf(text + at, capacity - at, "; and %u more", unsaid);
+}
+
+ronda_status rd_trouble_timeout(rd_link *link, const rd_record *mine, uint32_t peer,
+                                uint64_t timeout_ns, rd_error *err)
+{
+    const uint32_t missing = missing_rank(link, mine, peer);
+    char us[TEXT], last[TEXT + 32] = "it has made no call yet", others[240] = "";
+    rd_record theirs;
+
+    blame(link, mine, err);
+    rd_record_text(mine, us, sizeof us);
+    say_others(link, mine, missing, others, sizeof others);
+    if (missing >= link->size)
+        return rd_fail(err, RONDA_ETIMEOUT, RONDA_ANY, "rank %u: %s timed out after %.3g s%s",
+                       link->rank, us, (double)timeout_ns / 1e9, others);
+    const rd_presence p = link->transport->presence(link, missing);
+    const bool entered = p.sequence >= mine->sequence;
+    if (link->transport->record(link, missing, p.sequence, &theirs)) {
+        char call[TEXT];
+        rd_record_text(&theirs, call, sizeof call);
+        snprintf(last, sizeof last, "its last call, %s, is %s", call,
+                 p.inside ? "under way" : "done");
+    }
+    return rd_fail(err, RONDA_ETIMEOUT, missing,
+                   "rank %u: %s timed out after %.3g s waiting for rank %u, which %s (%s)%s",
+                   link->rank, us, (double)timeout_ns / 1e9, missing,
+                   entered ? "is in it and silent" : "has not called it", last, others);
+}

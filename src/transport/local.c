@@ -1,0 +1,103 @@
+/* local.c: ranks as threads of one process.
+ *
+ * All memory is everybody's, so nothing is staged: a message is one cache line, with up to 48 bytes in
+ * it or the address where the sender's bytes lie, and the receiver uses them there.  share.c has the
+ * protocol. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "transport/share.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The mapping of a world; the last rank to close it frees it. */
+typedef struct {
+    rd_member member;
+    void *mapping;
+    size_t bytes;
+} local_link;
+
+static void sleep_here(rd_member *m, uint64_t until_ns)
+{
+    const uint64_t now = rd_now_ns(), ns = until_ns > now ? until_ns - now : 0;
+    const struct timespec limit = {.tv_sec = (time_t)(ns / 1000000000u),
+                                   .tv_nsec = (long)(ns % 1000000000u)};
+    syscall(SYS_futex, &m->boards[m->link.rank].asleep, FUTEX_WAIT_PRIVATE, 1, &limit, NULL, 0);
+}
+
+static void ring(rd_member *m, uint32_t rank)
+{
+    if (atomic_exchange(&m->boards[rank].asleep, 0))
+        syscall(SYS_futex, &m->boards[rank].asleep, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+static bool local_lends(const rd_link *link, const void *data, uint64_t bytes)
+{
+    (void)link;
+    (void)data;
+    (void)bytes;
+    return true;
+}
+
+static void local_close(rd_link *link)
+{
+    local_link *l = (local_link *)link;
+    if (!l)
+        return;
+    rd_share_head *head = l->member.head;
+    rd_member_close(&l->member);
+    if (atomic_fetch_sub(&head->open, 1) == 1)
+        rd_unmap(l->mapping, l->bytes);
+    rd_free(l);
+}
+
+static local_link *open_one(void *mapping, size_t bytes, uint32_t rank, uint32_t size)
+{
+    local_link *l = rd_alloc(sizeof *l);
+    if (!l)
+        return NULL;
+    l->mapping = mapping;
+    l->bytes = bytes;
+    l->member.limit = UINT64_MAX;
+    l->member.membarrier = MEMBARRIER_CMD_PRIVATE_EXPEDITED;
+    l->member.fences =
+        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
+    l->member.sleep = sleep_here;
+    l->member.ring = ring;
+    if (!rd_member_open(&l->member, &rd_local, mapping, rank, size)) {
+        rd_free(l);
+        return NULL;
+    }
+    atomic_fetch_add(&l->member.head->open, 1);
+    return l;
+}
+
+ronda_status rd_local_open(uint32_t size, rd_link *links[], rd_error *err)
+{
+    const size_t bytes = rd_share_bytes(size);
+    void *mapping = rd_map(bytes);
+    uint32_t made = 0;
+    for (local_link *l; mapping && made < size && (l = open_one(mapping, bytes, made, size));
+         made++)
+        links[made] = &l->member.link;
+    if (made == size)
+        return RONDA_OK;
+    if (made == 0)
+        rd_unmap(mapping, bytes);
+    while (made-- > 0) {
+        local_close(links[made]);
+        links[made] = NULL;
+    }
+    return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "no memory for a world of %u ranks", size);
+}
+
+const rd_transport rd_local = {.name = "local",
+                               RD_SHARE_SLOTS,
+                               .presence = rd_share_presence,
+                               .quiesce = rd_share_quiesce,
+                               .lends = local_lends,
+                               .close = local_close};

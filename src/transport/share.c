@@ -1,0 +1,511 @@
+/* share.c: messages between ranks that see one mapping.
+ *
+ *     line   | seq 4 | ack 2 | kind 1 | len 1 | mark 8 | 48 bytes, or {at, len, total, back, ordinal} |
+ *
+ * Line k of a queue is in place k % RD_QUEUE and is there when seq is k + 1, which is stored last, so
+ * that a small message is one cache line that changes hands.  ack carries how many lines the sender
+ * has taken in the other direction: in a two-way exchange nobody reads `consumed`, the receiver's own
+ * count, which a sender looks at only when the queue seems full or a loan must come home.  Lines are
+ * 128 bytes apart, since processors fetch them in pairs.
+ *
+ * Bytes that cannot be lent are staged: written to a place in the mapping and sent in pieces.  A port
+ * has a small ring of its own, and all ports of a rank share the arena.  A port whose pieces fit
+ * nowhere else still has its own ring, so none waits for what another peer has not taken.
+ *
+ * Sleepers.  Who has waited long sets `asleep`, makes sure that every running rank has seen it
+ * (membarrier), looks once more, and sleeps.  Who publishes looks at the receiver's flag.  So the fast
+ * path has no fence.  Where membarrier is not to be had, every publication has one.
+ *
+ * Whatever stands in the mapping may have been written by a rank that went mad: numbers from it are
+ * read once and checked before use. */
+#include "transport/share.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/mem.h"
+
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { SPINS = 200, BURST = 32, YIELDS = 2000 };
+enum { INLINE = 1, LENT, STAGED, RETURNED };
+
+struct rd_port {
+    rd_line *to, *from;
+    _Atomic uint32_t *to_consumed, *from_consumed;
+    rd_member *member;
+    _Atomic uint32_t *peer_asleep;
+    uint32_t sent, acked, taken; /* lines */
+    uint32_t peer;
+    uint32_t messages;               /* sent: a message may take several lines */
+    uint32_t last_line[RD_QUEUE];    /* of message m: [m % RD_QUEUE] */
+    uint64_t small_head, small_tail; /* of its own ring, counted without end */
+    uint64_t small_end[RD_QUEUE];    /* after line k: [k % RD_QUEUE] */
+    uint64_t small_at;               /* where its ring begins */
+    uint64_t reserved;               /* the place given last, as an offset */
+    bool in_arena;                   /* and whose it is */
+    uint64_t pushed;                 /* bytes of the message being sent that were committed */
+    /* Bytes of the line being received: last shown, and released before */
+    uint64_t shown, released;
+};
+
+static rd_member *member_of(rd_link *l)
+{
+    return (rd_member *)l;
+}
+
+/* --- waiting --- */
+
+static inline void wake_if_asleep(rd_port *p)
+{
+    if (p->member->fences)
+        rd_fence();
+    atomic_signal_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(p->peer_asleep, memory_order_relaxed))
+        p->member->ring(p->member, p->peer);
+}
+
+/* Orders what this rank stored before against what it loads next, for all ranks. */
+static void everyone_fence(const rd_member *m)
+{
+    rd_fence();
+    if (!m->fences)
+        syscall(SYS_membarrier, m->membarrier, 0, 0);
+}
+
+static bool has_news(const rd_port *p)
+{
+    return atomic_load_explicit(&p->from[p->taken % RD_QUEUE].seq, memory_order_acquire) ==
+           p->taken + 1;
+}
+
+void rd_share_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t until_ns)
+{
+    rd_member *m = member_of(l);
+    _Atomic uint32_t *asleep = &m->boards[l->rank].asleep;
+    if (idle < SPINS && !m->crowded) {
+        for (int k = 0; k < BURST; k++) {
+            if (port ? has_news(port) : k == 4)
+                return;
+            rd_relax();
+        }
+        return;
+    }
+    if (idle < SPINS + YIELDS) {
+        sched_yield();
+        return;
+    }
+    if (!atomic_load_explicit(asleep, memory_order_relaxed)) {
+        atomic_store(asleep, 1);
+        everyone_fence(m);
+        return; /* the caller looks once more before it sleeps */
+    }
+    if (until_ns > rd_now_ns())
+        m->sleep(m, until_ns);
+    atomic_store(asleep, 0);
+}
+
+static void wake_all(rd_member *m)
+{
+    everyone_fence(m);
+    for (uint32_t r = 0; r < m->link.size; r++)
+        if (atomic_load(&m->boards[r].asleep))
+            m->ring(m, r);
+}
+
+/* --- places for bytes --- */
+
+static inline void learn(rd_port *p, uint32_t acked)
+{
+    const uint32_t news = acked - p->acked;
+    if (news == 0 || news > RD_QUEUE || news > p->sent - p->acked)
+        return; /* old news, or none that can be true */
+    p->acked = acked;
+    p->small_tail = p->small_end[(acked - 1) % RD_QUEUE];
+}
+
+static void ask(rd_port *p)
+{
+    learn(p, atomic_load_explicit(p->to_consumed, memory_order_acquire));
+}
+
+static bool line_home(rd_port *p, uint32_t line)
+{
+    if ((int32_t)(p->acked - line) > 0)
+        return true;
+    ask(p);
+    return (int32_t)(p->acked - line) > 0;
+}
+
+static inline bool has_room(rd_port *p)
+{
+    if (p->sent - p->acked < RD_QUEUE)
+        return true;
+    ask(p);
+    return p->sent - p->acked < RD_QUEUE;
+}
+
+/* Where `bytes` in one piece would begin in a ring that has given out up to head. */
+static uint64_t place_in(uint64_t head, uint64_t ring, uint64_t bytes)
+{
+    const uint64_t at = head & (ring - 1);
+    return at + bytes > ring ? head + ring - at : head;
+}
+
+static uint64_t whole_lines(uint64_t bytes)
+{
+    return (bytes + 63) & ~(uint64_t)63;
+}
+
+static bool reserve_small(rd_port *p, uint64_t bytes)
+{
+    const uint64_t ring = p->member->small_bytes;
+    if (bytes > ring)
+        return false;
+    const uint64_t head = place_in(p->small_head, ring, bytes);
+    if (head + bytes - p->small_tail > ring) {
+        ask(p);
+        if (head + bytes - p->small_tail > ring)
+            return false;
+    }
+    p->small_head = head;
+    p->reserved = p->small_at + (head & (ring - 1));
+    p->in_arena = false;
+    return true;
+}
+
+static bool reserve_arena(rd_port *p, uint64_t bytes)
+{
+    rd_ring *a = &p->member->arena;
+    if (bytes > a->bytes)
+        return false;
+    const uint64_t head = place_in(a->head, a->bytes, bytes);
+    while (a->count && line_home(a->pieces[a->first].port, a->pieces[a->first].line)) {
+        a->tail = a->pieces[a->first].end;
+        a->first = (a->first + 1) % RD_STAGED;
+        a->count--;
+    }
+    if (a->count == RD_STAGED || head + bytes - a->tail > a->bytes)
+        return false;
+    a->head = head + bytes; /* now, not at the commit: other ports may reserve before that */
+    a->pieces[(a->first + a->count++) % RD_STAGED] = (rd_staged){p, p->sent, a->head};
+    p->reserved = a->at + (head & (a->bytes - 1));
+    p->in_arena = true;
+    return true;
+}
+
+void *rd_share_reserve(rd_port *p, uint64_t bytes)
+{
+    const rd_member *m = p->member;
+    if (!has_room(p))
+        return NULL;
+    if (bytes <= RD_INLINE && !p->pushed)
+        return p->to[p->sent % RD_QUEUE].data;
+    if (bytes > RD_SHORT_PIECE ? !reserve_arena(p, whole_lines(bytes))
+                               : !reserve_small(p, whole_lines(bytes)))
+        return NULL;
+    return (char *)m->origin + p->reserved;
+}
+
+/* --- messages --- */
+
+rd_port *rd_share_port(rd_link *l, uint32_t peer, uint32_t channel)
+{
+    rd_member *m = member_of(l);
+    const size_t at = (size_t)peer * RD_CHANNELS + channel;
+    rd_port *p = &m->ports[at];
+    if (p->member)
+        return p;
+    rd_queue *to = &m->queues[((size_t)l->rank * l->size + peer) * RD_CHANNELS + channel];
+    rd_queue *from = &m->queues[((size_t)peer * l->size + l->rank) * RD_CHANNELS + channel];
+    *p = (rd_port){.to = to->lines,
+                   .from = from->lines,
+                   .to_consumed = &to->consumed,
+                   .from_consumed = &from->consumed,
+                   .member = m,
+                   .peer_asleep = &m->boards[peer].asleep,
+                   .peer = peer,
+                   .small_at = m->small_at + at * m->small_bytes};
+    return p;
+}
+
+bool rd_share_can_send(rd_port *p)
+{
+    return has_room(p);
+}
+
+/* ends: this line ends its message. */
+static inline void publish(rd_port *p, rd_line *line, uint8_t kind, uint8_t len, uint64_t mark,
+                           bool ends)
+{
+    line->ack = (uint16_t)p->taken;
+    line->kind = kind;
+    line->len = len;
+    line->mark = mark;
+    p->small_end[p->sent % RD_QUEUE] = p->small_head;
+    if (ends)
+        p->last_line[p->messages++ % RD_QUEUE] = p->sent;
+    atomic_store_explicit(&line->seq, ++p->sent, memory_order_release);
+    wake_if_asleep(p);
+}
+
+void rd_share_commit(rd_port *p, uint64_t bytes, uint64_t total, uint64_t mark)
+{
+    rd_line *line = &p->to[p->sent % RD_QUEUE];
+    if (total <= RD_INLINE) {
+        publish(p, line, INLINE, (uint8_t)bytes, mark, true);
+        return;
+    }
+    line->ref.at = p->reserved;
+    line->ref.len = bytes;
+    line->ref.total = total;
+    p->pushed += bytes;
+    const bool ends = p->pushed == total;
+    if (ends)
+        p->pushed = 0;
+    if (!p->in_arena)
+        p->small_head += whole_lines(bytes);
+    publish(p, line, STAGED, 0, mark, ends);
+}
+
+void rd_share_lend(rd_port *p, const rd_loan *loan)
+{
+    rd_line *line = &p->to[p->sent % RD_QUEUE];
+    line->ref.at = (uintptr_t)loan->data - p->member->origin;
+    line->ref.len = loan->bytes;
+    line->ref.back = loan->back ? (uintptr_t)loan->back - p->member->origin : 0;
+    line->ref.back_ordinal = loan->back_ordinal;
+    publish(p, line, LENT, 0, loan->mark, true);
+}
+
+void rd_share_give_back(rd_port *p, uint64_t bytes, uint64_t mark)
+{
+    rd_line *line = &p->to[p->sent % RD_QUEUE];
+    line->ref.len = bytes;
+    publish(p, line, RETURNED, 0, mark, true);
+}
+
+uint32_t rd_share_sent(const rd_port *p)
+{
+    return p->messages;
+}
+
+bool rd_share_home(rd_port *p, uint32_t message)
+{
+    if (p->messages - message > RD_QUEUE)
+        return true; /* a queue holds no more than that */
+    return line_home(p, p->last_line[message % RD_QUEUE]);
+}
+
+/* Whether so many bytes at this offset are within what messages may speak of. */
+static bool within(const rd_member *m, uint64_t at, uint64_t bytes)
+{
+    return bytes <= m->limit && at <= m->limit - bytes;
+}
+
+/* What a line says, or false if that cannot be true.  It is read once: whoever wrote it may still be
+ * writing. */
+static bool understand(const rd_port *p, const rd_line *line, rd_view *view)
+{
+    const volatile rd_line *l = line;
+    const rd_member *m = p->member;
+    const uint8_t kind = l->kind, len = l->len;
+    view->mark = l->mark;
+    view->back = NULL;
+    if (kind == INLINE) {
+        view->data = line->data;
+        view->bytes = view->total = len;
+        return len <= RD_INLINE;
+    }
+    const uint64_t at = l->ref.at, bytes = l->ref.len;
+    view->bytes = view->total = bytes;
+    if (kind == RETURNED) {
+        view->data = NULL;
+        return true;
+    }
+    view->data = (const char *)m->origin + at;
+    if (kind == STAGED) {
+        view->total = l->ref.total;
+        return within(m, at, bytes) && bytes <= view->total;
+    }
+    const uint64_t back = l->ref.back;
+    view->back = back ? (char *)m->origin + back : NULL;
+    view->back_ordinal = l->ref.back_ordinal;
+    return kind == LENT && within(m, at, bytes) && within(m, back, bytes);
+}
+
+bool rd_share_peek(rd_port *p, rd_view *view)
+{
+    const rd_line *line = &p->from[p->taken % RD_QUEUE];
+    if (atomic_load_explicit(&line->seq, memory_order_acquire) != p->taken + 1)
+        return false;
+    learn(p, p->acked + (uint16_t)(line->ack - p->acked));
+    if (!understand(p, line, view))
+        *view = (rd_view){.total = UINT64_MAX};
+    else if (p->released) {
+        view->data = (const char *)view->data + p->released;
+        view->bytes -= p->released < view->bytes ? p->released : view->bytes;
+    }
+    p->shown = view->bytes;
+    return true;
+}
+
+void rd_share_release(rd_port *p, uint64_t bytes)
+{
+    if (bytes < p->shown) {
+        p->released += bytes;
+        return;
+    }
+    p->released = 0;
+    atomic_store_explicit(p->from_consumed, ++p->taken, memory_order_release);
+    wake_if_asleep(p);
+}
+
+/* --- the board --- */
+
+void rd_share_enter(rd_link *l, const rd_record *r)
+{
+    rd_member *m = member_of(l);
+    rd_board *b = &m->boards[l->rank];
+    _Atomic uint64_t *slot = b->records[r->sequence % RD_RECORDS];
+    const uint64_t words[RD_RECORD_WORDS] = {r->sequence,
+                                             r->mark,
+                                             r->count,
+                                             (uint64_t)(uint32_t)r->kind << 32 | (uint32_t)r->type,
+                                             (uint64_t)(uint32_t)r->op << 32 | r->root,
+                                             r->algorithm};
+    atomic_store_explicit(&slot[0], 0, memory_order_release);
+    for (int i = 1; i < RD_RECORD_WORDS; i++)
+        atomic_store_explicit(&slot[i], words[i], memory_order_release);
+    atomic_store_explicit(&slot[0], words[0], memory_order_release);
+    atomic_store_explicit(&b->awaits, 0, memory_order_relaxed);
+    atomic_store_explicit(&b->entered, r->sequence * 2 + 1, memory_order_release);
+    if (m->fences)
+        rd_fence();
+    /* Before the caller looks at the alarm: see quiesce */
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+void rd_share_leave(rd_link *l, uint64_t sequence)
+{
+    atomic_store_explicit(&member_of(l)->boards[l->rank].entered, sequence * 2,
+                          memory_order_release);
+}
+
+void rd_share_await(rd_link *l, uint32_t peer)
+{
+    rd_board *b = &member_of(l)->boards[l->rank];
+    atomic_store_explicit(&b->heard_ns, rd_now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&b->awaits, peer + 1, memory_order_relaxed);
+}
+
+bool rd_share_record(rd_link *l, uint32_t peer, uint64_t sequence, rd_record *out)
+{
+    _Atomic uint64_t *slot = member_of(l)->boards[peer].records[sequence % RD_RECORDS];
+    uint64_t words[RD_RECORD_WORDS];
+    for (int i = 0; i < RD_RECORD_WORDS; i++)
+        words[i] = atomic_load_explicit(&slot[i], memory_order_acquire);
+    if (!sequence || words[0] != sequence ||
+        atomic_load_explicit(&slot[0], memory_order_acquire) != sequence)
+        return false;
+    *out = (rd_record){.sequence = words[0],
+                       .mark = words[1],
+                       .count = words[2],
+                       .kind = (ronda_kind)(words[3] >> 32),
+                       .type = (ronda_type)(uint32_t)words[3],
+                       .op = (ronda_op)(words[4] >> 32),
+                       .root = (uint32_t)words[4],
+                       .algorithm = (uint32_t)words[5]};
+    return true;
+}
+
+rd_presence rd_share_presence(rd_link *l, uint32_t peer)
+{
+    rd_board *b = &member_of(l)->boards[peer];
+    const bool closed = atomic_load(&b->closed);
+    const uint64_t entered = atomic_load_explicit(&b->entered, memory_order_acquire);
+    const uint32_t awaits = atomic_load_explicit(&b->awaits, memory_order_relaxed);
+    return (rd_presence){.sequence = entered / 2,
+                         .inside = entered % 2,
+                         .closed = closed,
+                         .awaits = awaits - 1,
+                         .heard_ns = atomic_load_explicit(&b->heard_ns, memory_order_relaxed)};
+}
+
+/* --- failure --- */
+
+void rd_share_abort(rd_link *l, const rd_error *cause)
+{
+    rd_member *m = member_of(l);
+    uint32_t none = 0;
+    if (atomic_compare_exchange_strong(&m->head->deciding, &none, 1)) {
+        m->head->cause = *cause;
+        atomic_store(&m->head->alarm, 1);
+    }
+    const uint64_t until = rd_now_ns() + 100000000;
+    while (!atomic_load(&m->head->alarm) && rd_now_ns() < until)
+        sched_yield();                /* another rank is a few stores away from it */
+    atomic_store(&m->head->alarm, 1); /* or died there: then its cause is cut short */
+    wake_all(m);
+}
+
+void rd_share_cause(rd_link *l, rd_error *out)
+{
+    const rd_share_head *head = member_of(l)->head;
+    if (!atomic_load(&head->alarm))
+        return;
+    *out = head->cause;
+    out->message[sizeof out->message - 1] = 0;
+    if (out->status >= 0) /* whoever wrote it did not get far */
+        rd_fail(out, RONDA_EPEER, RONDA_ANY,
+                "rank %u: the world has failed, and the rank that noticed died while it said why",
+                l->rank);
+}
+
+/* A rank inside a call may be reading our bytes or storing into them.  It stops at its next step, for
+ * it looks at the alarm; one that enters later looks before it touches anything.  The fence makes
+ * sure that whoever has not seen the alarm is seen to be inside. */
+void rd_share_quiesce(rd_link *l, uint64_t until_ns)
+{
+    everyone_fence(member_of(l));
+    for (uint32_t r = 0; r < l->size; r++)
+        while (r != l->rank && rd_now_ns() < until_ns) {
+            const rd_presence p = l->transport->presence(l, r);
+            if (!p.inside || p.dead)
+                break;
+            sched_yield();
+        }
+}
+
+/* --- opening and closing --- */
+
+size_t rd_share_bytes(uint32_t size)
+{
+    return sizeof(rd_share_head) + size * sizeof(rd_board) +
+           (size_t)size * size * RD_CHANNELS * sizeof(rd_queue);
+}
+
+bool rd_member_open(rd_member *m, const rd_transport *transport, void *mapping, uint32_t rank,
+                    uint32_t size)
+{
+    m->head = mapping;
+    m->boards = (rd_board *)(m->head + 1);
+    m->queues = (rd_queue *)(m->boards + size);
+    m->link =
+        (rd_link){.transport = transport, .rank = rank, .size = size, .alarm = &m->head->alarm};
+    m->crowded = size > rd_usable_cpus();
+    m->ports_bytes = (size_t)size * RD_CHANNELS * sizeof(rd_port);
+    m->ports = rd_map(m->ports_bytes);
+    return m->ports != NULL;
+}
+
+void rd_member_close(rd_member *m)
+{
+    atomic_store(&m->boards[m->link.rank].closed, 1);
+    wake_all(m);
+    rd_unmap(m->ports, m->ports_bytes);
+}

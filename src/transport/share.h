@@ -1,0 +1,132 @@
+/* share.h: ranks that see one mapping: threads of a process (local.c) or processes of a host (shm.c).
+ *
+ * Everything that ranks tell each other is in the mapping, at offsets from its start, so that it may
+ * lie anywhere in each process:
+ *
+ *     | head: alarm, cause | board of each rank | queues [from][to][channel] | what shm adds |
+ *
+ * share.c has the messages, the board and failure, the same for both.  What differs is how bytes are
+ * named in a message (threads: by address, from anywhere; processes: by offset, in the mapping
+ * alone), whether there is a place to stage bytes that cannot be lent, and how a rank sleeps. */
+#ifndef RD_SHARE_H
+#define RD_SHARE_H
+
+#include "transport/transport.h"
+
+typedef struct {
+    _Alignas(128) _Atomic uint32_t seq;
+    uint16_t ack;
+    uint8_t kind, len;
+    uint64_t mark;
+    union {
+        uint8_t data[RD_INLINE];
+        struct {
+            uint64_t at, len; /* where the bytes are, and how many */
+            uint64_t total;   /* of the message, if this is a piece of it */
+            uint64_t back;    /* where a later message is awaited; 0: nowhere */
+            uint32_t back_ordinal;
+        } ref;
+    };
+} rd_line;
+_Static_assert(offsetof(rd_line, data) + RD_INLINE == 64, "a message is one cache line");
+
+typedef struct {
+    rd_line lines[RD_QUEUE];                 /* written by the sender */
+    _Alignas(128) _Atomic uint32_t consumed; /* lines; written by the receiver */
+} rd_queue;
+
+enum { RD_RECORDS = 128, RD_RECORD_WORDS = 6 };
+
+typedef struct {
+    _Alignas(128) _Atomic uint64_t entered; /* sequence * 2 + inside */
+    _Atomic uint32_t awaits;                /* 1 + peer, or 0 */
+    _Atomic uint32_t closed;
+    _Atomic uint64_t heard_ns; /* when it last said whom it awaits */
+    _Alignas(128) _Atomic uint32_t asleep;
+    _Alignas(128) _Atomic uint64_t records[RD_RECORDS][8];
+} rd_board;
+
+typedef struct {
+    _Alignas(128) _Atomic uint32_t alarm;
+    _Atomic uint32_t deciding;           /* 1: somebody is writing the cause */
+    _Alignas(128) _Atomic uint32_t open; /* links not yet closed */
+    rd_error cause;
+} rd_share_head;
+
+/* A part of the mapping where one rank stages bytes, as a ring: places are given in order, and are
+ * free again in order, when the peers have released what was in them. */
+typedef struct {
+    uint64_t at, bytes;       /* offset in the mapping; a power of two, 0: there is none */
+    uint64_t head, tail;      /* counted without end */
+    struct rd_staged *pieces; /* [RD_STAGED], oldest first */
+    uint32_t first, count;
+} rd_ring;
+
+enum { RD_STAGED = 256 };
+typedef struct rd_staged {
+    rd_port *port;
+    uint32_t line;
+    uint64_t end; /* of its place, as head counts */
+} rd_staged;
+
+typedef struct rd_member rd_member;
+
+/* One rank's end of a world; a transport puts what it needs behind it. */
+struct rd_member {
+    rd_link link;
+    rd_share_head *head;
+    rd_board *boards;
+    rd_queue *queues;
+    uintptr_t origin; /* what `at` in messages counts from */
+    uint64_t limit;   /* and how far it may reach */
+    bool crowded;     /* more ranks than cores: do not spin */
+    bool fences;      /* no membarrier: every publication needs a fence */
+    int membarrier;   /* the command that orders all ranks' stores */
+    rd_ring arena;    /* for all peers */
+    /* A ring per port, so that each can always move: [peer][channel] */
+    uint64_t small_at, small_bytes;
+    size_t ports_bytes;
+    rd_port *ports; /* [peer][channel], filled when first asked for */
+    void (*sleep)(rd_member *m, uint64_t until_ns); /* while the board says asleep */
+    void (*ring)(rd_member *m, uint32_t rank);      /* wakes who sleeps */
+};
+
+size_t rd_share_bytes(uint32_t size); /* of head, boards and queues */
+
+/* Fills in what is common.  The mapping is zero, or in use by others already.  false: no memory. */
+bool rd_member_open(rd_member *m, const rd_transport *transport, void *mapping, uint32_t rank,
+                    uint32_t size);
+
+/* Says on the board that this rank has closed, wakes the others, frees the ports. */
+void rd_member_close(rd_member *m);
+
+/* The slots of rd_transport that both use as they are. */
+void rd_share_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t until_ns);
+void *rd_share_reserve(rd_port *p, uint64_t bytes);
+rd_port *rd_share_port(rd_link *l, uint32_t peer, uint32_t channel);
+bool rd_share_can_send(rd_port *p);
+void rd_share_commit(rd_port *p, uint64_t bytes, uint64_t total, uint64_t mark);
+void rd_share_lend(rd_port *p, const rd_loan *loan);
+void rd_share_give_back(rd_port *p, uint64_t bytes, uint64_t mark);
+uint32_t rd_share_sent(const rd_port *p);
+bool rd_share_home(rd_port *p, uint32_t message);
+bool rd_share_peek(rd_port *p, rd_view *view);
+void rd_share_release(rd_port *p, uint64_t bytes);
+void rd_share_enter(rd_link *l, const rd_record *r);
+void rd_share_leave(rd_link *l, uint64_t sequence);
+void rd_share_await(rd_link *l, uint32_t peer);
+bool rd_share_record(rd_link *l, uint32_t peer, uint64_t sequence, rd_record *out);
+rd_presence rd_share_presence(rd_link *l, uint32_t peer);
+void rd_share_abort(rd_link *l, const rd_error *cause);
+void rd_share_cause(rd_link *l, rd_error *out);
+void rd_share_quiesce(rd_link *l, uint64_t until_ns);
+
+#define RD_SHARE_SLOTS                                                                             \
+    .port = rd_share_port, .can_send = rd_share_can_send, .reserve = rd_share_reserve,             \
+    .commit = rd_share_commit, .lend = rd_share_lend, .give_back = rd_share_give_back,             \
+    .sent = rd_share_sent, .home = rd_share_home, .peek = rd_share_peek,                           \
+    .release = rd_share_release, .wait = rd_share_wait, .enter = rd_share_enter,                   \
+    .leave = rd_share_leave, .await = rd_share_await, .record = rd_share_record,                   \
+    .abort = rd_share_abort, .cause = rd_share_cause
+
+#endif

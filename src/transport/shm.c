@@ -1,0 +1,269 @@
+/* shm.c: ranks as processes of one host, over one memfd that all of them map.
+ *
+ *     | share.h: head, boards, queues | small rings [from][to][channel] | arenas [rank] |
+ *
+ * A memfd has no name: nothing is left in /dev/shm whatever dies, and a container's limit on /dev/shm
+ * does not matter.  It is sealed against shrinking, so that no peer can make a page vanish under a
+ * reader.  Pages cost nothing until they are used.
+ *
+ * A rank sleeps in epoll, on its doorbell (an eventfd that its peers ring) and on its peers' lives
+ * (pidfds): the death of a peer wakes it at once. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "transport/share.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/membarrier.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SMALL_RING = 4096, ARENA = 2 << 20 };
+
+typedef struct {
+    rd_member member;
+    void *mapping;
+    size_t bytes;
+    int epoll;
+    struct peer {
+        int doorbell, life; /* eventfd, pidfd; -1: none */
+        int32_t pid;
+        bool dead;
+    } * peers;
+} shm_link;
+
+static size_t page(size_t bytes)
+{
+    return (bytes + 4095) & ~(size_t)4095;
+}
+
+static size_t small_at(uint32_t size)
+{
+    return page(rd_share_bytes(size));
+}
+
+static size_t arenas_at(uint32_t size)
+{
+    return small_at(size) + (size_t)size * size * RD_CHANNELS * SMALL_RING;
+}
+
+size_t rd_shm_bytes(uint32_t size)
+{
+    return arenas_at(size) + (size_t)size * ARENA;
+}
+
+/* --- death --- */
+
+/* What the peer was doing when it was last heard of. */
+static void died(shm_link *s, uint32_t rank)
+{
+    rd_link *link = &s->member.link;
+    rd_error cause = {.rank = link->rank};
+    rd_record record;
+    char call[128] = "before its first call";
+
+    s->peers[rank].dead = true;
+    epoll_ctl(s->epoll, EPOLL_CTL_DEL, s->peers[rank].life, NULL);
+    const rd_presence p = rd_share_presence(link, rank);
+    if (p.closed)
+        return; /* it had said goodbye */
+    if (rd_share_record(link, rank, p.sequence, &record)) {
+        char text[100];
+        rd_record_text(&record, text, sizeof text);
+        snprintf(call, sizeof call, "%s %s", p.inside ? "in" : "after", text);
+        cause.sequence = record.sequence;
+    }
+    rd_fail(&cause, RONDA_EPEER, rank, "rank %u (pid %" PRId32 ") died %s", rank,
+            s->peers[rank].pid, call);
+    rd_share_abort(link, &cause);
+}
+
+static rd_presence shm_presence(rd_link *link, uint32_t peer)
+{
+    shm_link *s = (shm_link *)link;
+    struct pollfd life = {.fd = s->peers[peer].life, .events = POLLIN};
+    if (!s->peers[peer].dead && life.fd >= 0 && poll(&life, 1, 0) == 1)
+        died(s, peer);
+    rd_presence p = rd_share_presence(link, peer);
+    p.dead = s->peers[peer].dead;
+    return p;
+}
+
+/* Peers reach only what is in the mapping, which stays: one that has stopped need not be awaited long. */
+static void shm_quiesce(rd_link *link, uint64_t until_ns)
+{
+    const uint64_t soon = rd_now_ns() + 200000000;
+    rd_share_quiesce(link, soon < until_ns ? soon : until_ns);
+}
+
+/* --- sleeping --- */
+
+static int wait_events(shm_link *s, struct epoll_event *events, int most, uint64_t ns)
+{
+    const struct timespec limit = {.tv_sec = (time_t)(ns / 1000000000u),
+                                   .tv_nsec = (long)(ns % 1000000000u)};
+    const int n = (int)syscall(SYS_epoll_pwait2, s->epoll, events, most, &limit, NULL, 0);
+    if (n >= 0 || errno != ENOSYS)
+        return n;
+    const uint64_t ms = ns / 1000000 + 1;
+    return epoll_wait(s->epoll, events, most, ms > 1000000 ? 1000000 : (int)ms);
+}
+
+static void sleep_here(rd_member *m, uint64_t until_ns)
+{
+    shm_link *s = (shm_link *)m;
+    struct epoll_event events[16];
+    const uint64_t now = rd_now_ns();
+    const int n = wait_events(s, events, 16, until_ns > now ? until_ns - now : 0);
+    for (int i = 0; i < n; i++) {
+        const uint32_t rank = events[i].data.u32;
+        uint64_t rings;
+        if (rank != m->link.rank)
+            died(s, rank);
+        else if (read(s->peers[rank].doorbell, &rings, sizeof rings) < 0 && errno != EAGAIN)
+            return; /* nothing was lost: the engine looks at its queues anyway */
+    }
+}
+
+static void ring(rd_member *m, uint32_t rank)
+{
+    const uint64_t one = 1;
+    if (atomic_exchange(&m->boards[rank].asleep, 0) &&
+        write(((shm_link *)m)->peers[rank].doorbell, &one, sizeof one) < 0)
+        return; /* full: it is ringing already */
+}
+
+static bool shm_lends(const rd_link *link, const void *data, uint64_t bytes)
+{
+    const rd_member *m = (const rd_member *)link;
+    const uint64_t at = (uintptr_t)data - m->origin;
+    return at < m->limit && bytes <= m->limit - at;
+}
+
+/* --- opening and closing --- */
+
+static void shm_close(rd_link *link)
+{
+    shm_link *s = (shm_link *)link;
+    if (!s)
+        return;
+    if (s->member.ports)
+        rd_member_close(&s->member);
+    for (uint32_t r = 0; s->peers && r < s->member.link.size; r++) {
+        if (s->peers[r].life >= 0)
+            close(s->peers[r].life);
+        if (s->peers[r].doorbell >= 0)
+            close(s->peers[r].doorbell);
+    }
+    if (s->epoll >= 0)
+        close(s->epoll);
+    rd_unmap(s->mapping, s->bytes);
+    rd_free(s->member.arena.pieces);
+    rd_free(s->peers);
+    rd_free(s);
+}
+
+int rd_shm_create(uint32_t size, rd_error *err)
+{
+    const int fd = memfd_create("ronda", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd >= 0 && ftruncate(fd, (off_t)rd_shm_bytes(size)) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
+        return fd;
+    rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "no shared memory of %zu bytes for %u ranks: %s",
+            rd_shm_bytes(size), size, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+static bool watch(shm_link *s, int fd, uint32_t rank)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = rank};
+    return epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+static ronda_status open_peers(shm_link *s, const rd_shm_parts *parts, rd_error *err)
+{
+    for (uint32_t r = 0; r < parts->size; r++)
+        s->peers[r] =
+            (struct peer){.doorbell = parts->doorbells[r], .life = -1, .pid = parts->pids[r]};
+    s->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (s->epoll < 0 || !watch(s, parts->doorbells[parts->rank], parts->rank))
+        return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: no epoll: %s", parts->rank,
+                       strerror(errno));
+    for (uint32_t r = 0; r < parts->size; r++) {
+        if (r == parts->rank)
+            continue;
+        s->peers[r].life = (int)syscall(SYS_pidfd_open, parts->pids[r], 0);
+        if (s->peers[r].life < 0 || !watch(s, s->peers[r].life, r))
+            return rd_fail(err, errno == ESRCH ? RONDA_EPEER : RONDA_ESYSTEM, r,
+                           "rank %u: cannot watch rank %u (pid %" PRId32 "): %s", parts->rank, r,
+                           parts->pids[r], strerror(errno));
+    }
+    return RONDA_OK;
+}
+
+static ronda_status open_memory(shm_link *s, const rd_shm_parts *parts, rd_error *err)
+{
+    rd_member *m = &s->member;
+    s->bytes = rd_shm_bytes(parts->size);
+    void *mapping = rd_map_file(parts->memfd, s->bytes);
+    if (!mapping)
+        return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY,
+                       "rank %u: cannot map %zu bytes of shared memory: %s", parts->rank, s->bytes,
+                       strerror(errno));
+    s->mapping = mapping;
+    m->origin = (uintptr_t)mapping;
+    m->limit = s->bytes;
+    m->membarrier = MEMBARRIER_CMD_GLOBAL_EXPEDITED;
+    m->fences = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) != 0;
+    m->sleep = sleep_here;
+    m->ring = ring;
+    m->small_bytes = SMALL_RING;
+    m->small_at =
+        small_at(parts->size) + (size_t)parts->rank * parts->size * RD_CHANNELS * SMALL_RING;
+    m->arena.at = arenas_at(parts->size) + (size_t)parts->rank * ARENA;
+    m->arena.bytes = ARENA;
+    m->arena.pieces = rd_alloc(RD_STAGED * sizeof *m->arena.pieces);
+    if (!m->arena.pieces || !rd_member_open(m, &rd_shm, mapping, parts->rank, parts->size))
+        return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of %u ranks",
+                       parts->rank, parts->size);
+    return RONDA_OK;
+}
+
+ronda_status rd_shm_open(const rd_shm_parts *parts, rd_link **out, rd_error *err)
+{
+    shm_link *s = rd_alloc(sizeof *s);
+    struct peer *peers = rd_alloc(parts->size * sizeof *peers);
+    if (!s || !peers) {
+        rd_free(s);
+        rd_free(peers);
+        return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of %u ranks",
+                       parts->rank, parts->size);
+    }
+    s->peers = peers;
+    s->epoll = -1;
+    s->member.link.size = parts->size;
+    ronda_status status = open_peers(s, parts, err);
+    if (!status)
+        status = open_memory(s, parts, err);
+    if (status)
+        shm_close(&s->member.link);
+    else
+        *out = &s->member.link;
+    return status;
+}
+
+const rd_transport rd_shm = {.name = "shm",
+                             RD_SHARE_SLOTS,
+                             .presence = shm_presence,
+                             .quiesce = shm_quiesce,
+                             .lends = shm_lends,
+                             .close = shm_close};

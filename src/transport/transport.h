@@ -1,0 +1,140 @@
+/* transport.h: what carries messages between ranks, and what every transport must promise.
+ *
+ * A link is one rank's end of a world.  Between any two ranks there are RD_CHANNELS channels, each a
+ * queue of messages in either direction, in order; a port is this rank's end of one channel.
+ * Collective number q runs on channel q % RD_CHANNELS, and not before this rank has finished number
+ * q - RD_CHANNELS: so messages of different collectives never stand in each other's way, and a rank
+ * that is ahead fills at most a queue.  That is the eager credit.
+ *
+ *       rank a                                             rank b
+ *     port (b, c)   --- queue of RD_QUEUE messages --->   port (a, c)
+ *                   <--- queue of RD_QUEUE messages ---
+ *
+ * A message carries up to RD_INLINE bytes itself, or lends a range of the sender's memory: the
+ * receiver is shown a VIEW of the bytes, uses them where they lie, and releases them; then they are
+ * home.  A loan may name a place of the sender's where it awaits a later message of the
+ * same collective: the receiver may store that message there itself and send an empty "returned".
+ *
+ * Calls go down only: a transport never calls the engine.  Nothing here blocks but wait(), quiesce()
+ * and close(). */
+#ifndef RD_TRANSPORT_H
+#define RD_TRANSPORT_H
+
+#include <stdatomic.h>
+
+#include "base/error.h"
+#include "base/names.h"
+
+enum { RD_CHANNELS = 4, RD_QUEUE = 16, RD_INLINE = 48 };
+
+/* What is asked of reserve(): a long piece if there is room, else a short one, for which there always is
+ * when the peer has taken what it was sent before. */
+enum { RD_PIECE = 1 << 18, RD_SHORT_PIECE = 1 << 11 };
+
+typedef struct rd_port rd_port;
+typedef struct rd_transport rd_transport;
+
+/* What every link begins with. */
+typedef struct rd_link {
+    const rd_transport *transport;
+    uint32_t rank, size;
+    const _Atomic uint32_t *alarm; /* not 0: the world has failed, cause() says why */
+} rd_link;
+
+typedef struct {
+    const void *data; /* what has come of the message and is not yet released, in one piece;
+                                NULL: its bytes are in place already ("returned") */
+    uint64_t bytes;   /* at data */
+    /* Of the message; UINT64_MAX: this cannot be one, its sender has gone mad */
+    uint64_t total;
+    uint64_t mark; /* the sender's call, by hash */
+    /* Where the sender awaits message back_ordinal of this collective, or NULL */
+    void *back;
+    uint32_t back_ordinal;
+} rd_view;
+
+typedef struct {
+    const void *data;
+    uint64_t bytes, mark;
+    void *back; /* or NULL */
+    uint32_t back_ordinal;
+} rd_loan;
+
+/* Where a rank stands, for those who wait for it. */
+typedef struct {
+    uint64_t sequence; /* of its last call; 0: none yet */
+    bool inside, closed, dead;
+    uint32_t awaits;   /* inside: whom it has been waiting for, or RONDA_ANY */
+    uint64_t heard_ns; /* when it last said so */
+} rd_presence;
+
+struct rd_transport {
+    const char *name;
+
+    /* The port to a peer; never NULL for a peer other than oneself. */
+    rd_port *(*port)(rd_link *link, uint32_t peer, uint32_t channel);
+
+    /* Sending.  Each takes one place of the queue; reserve and can_send say whether there is one.
+     * Up to RD_INLINE bytes are written into what reserve gives and committed.  Longer messages are
+     * lent if the peer can see the memory they are in, and else written in pieces: such a message
+     * takes several commits, each with its total; only its last piece may be RD_INLINE bytes or less. */
+    bool (*can_send)(rd_port *port);
+    /* Room for so many, or NULL: not now */
+    void *(*reserve)(rd_port *port, uint64_t bytes);
+    /* Publishes what reserve gave */
+    void (*commit)(rd_port *port, uint64_t bytes, uint64_t total, uint64_t mark);
+    /* Can this memory be lent? */
+    bool (*lends)(const rd_link *link, const void *data, uint64_t bytes);
+    void (*lend)(rd_port *port, const rd_loan *loan); /* only if can_send and lends */
+    /* "returned"; only if can_send */
+    void (*give_back)(rd_port *port, uint64_t bytes, uint64_t mark);
+    uint32_t (*sent)(const rd_port *port); /* messages so far, modulo 2^32 */
+    /* Has the peer released it (and all before)? */
+    bool (*home)(rd_port *port, uint32_t message);
+
+    /* Receiving: the first message that is not wholly released. */
+    bool (*peek)(rd_port *port, rd_view *view);
+    /* The first so many of view.bytes */
+    void (*release)(rd_port *port, uint64_t bytes);
+
+    /* Waiting: returns early when something may have happened, at the latest at until_ns.  idle: how
+     * often in a row the caller has found nothing to do; port: where news is expected, or NULL. */
+    void (*wait)(rd_link *link, rd_port *port, uint32_t idle, uint64_t until_ns);
+
+    /* The board: each rank announces its calls, and others can look when they wait too long. */
+    void (*enter)(rd_link *link, const rd_record *record);
+    void (*leave)(rd_link *link, uint64_t sequence);
+    void (*await)(rd_link *link, uint32_t peer);
+    /* False: not there (yet, or any more) */
+    bool (*record)(rd_link *link, uint32_t peer, uint64_t sequence, rd_record *out);
+    rd_presence (*presence)(rd_link *link, uint32_t peer);
+
+    /* Failure: the first cause wins, for all ranks.  quiesce: after the alarm, returns when no peer
+     * uses this rank's memory any more. */
+    void (*abort)(rd_link *link, const rd_error *cause);
+    void (*cause)(rd_link *link, rd_error *out);
+    void (*quiesce)(rd_link *link, uint64_t until_ns);
+    /* Accepts NULL; tells the peers */
+    void (*close)(rd_link *link);
+};
+
+extern const rd_transport rd_local;
+
+/* A world of `size` ranks in this process, RD_LOCAL_RANKS at most: links[r] is rank r's. */
+enum { RD_LOCAL_RANKS = 1024 };
+ronda_status rd_local_open(uint32_t size, rd_link *links[], rd_error *err);
+
+/* Ranks as processes of this host.  Rank 0 makes the memory; everybody opens it. */
+extern const rd_transport rd_shm;
+typedef struct {
+    uint32_t rank, size;
+    int memfd; /* stays the caller's */
+    /* [size] eventfds; the link's from now on, whatever rd_shm_open returns */
+    int *doorbells;
+    const int32_t *pids; /* [size] */
+} rd_shm_parts;
+size_t rd_shm_bytes(uint32_t size);
+int rd_shm_create(uint32_t size, rd_error *err); /* a memfd; -1: err says why */
+ronda_status rd_shm_open(const rd_shm_parts *parts, rd_link **out, rd_error *err);
+
+#endif
