@@ -1,0 +1,182 @@
+/* ranks.h: ranks as threads for the benches, with a barrier of their own, and medians. */
+#ifndef RD_BENCH_RANKS_H
+#define RD_BENCH_RANKS_H
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "ronda.h"
+
+enum { MOST_RANKS = 64, SAMPLES = 4000 };
+
+static inline int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static inline double median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof *v, by_value);
+    return n ? v[n / 2] : 0;
+}
+
+static inline void die(const char *what)
+{
+    fprintf(stderr, "bench: %s\n", what);
+    exit(1);
+}
+
+static inline void *memory(size_t bytes)
+{
+    void *p = aligned_alloc(4096, (bytes + 4096) & ~(size_t)4095);
+    if (!p)
+        die("no memory");
+    memset(p, 0, bytes);
+    return p;
+}
+
+static inline void pin(uint32_t core)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(core, &set);
+    sched_setaffinity(0, sizeof set, &set);
+}
+
+/* One measurement: every rank calls `call` again and again; ranks meet, untimed, before each call. */
+typedef struct bench bench;
+typedef struct {
+    bench *b;
+    uint32_t rank;
+    ronda_comm *comm;
+    float *x, *y; /* [count], [count] */
+} worker;
+
+struct bench {
+    uint32_t ranks;
+    size_t count;               /* of the workers' buffers */
+    double seconds;             /* how long, at most SAMPLES calls */
+    bool spins;                 /* a core for every rank */
+    void (*prepare)(worker *w); /* before each call, untimed */
+    ronda_status (*call)(worker *w);
+    void (*after)(worker *w, int sample); /* untimed; sample < 0: warm-up */
+    void *context;
+    double *samples[MOST_RANKS];
+    int taken;            /* samples */
+    double round_trip_ns; /* of a cache line between ranks 0 and 1, if spins */
+    _Alignas(128) _Atomic uint32_t arrived;
+    _Alignas(128) _Atomic uint32_t turn;
+    _Alignas(128) _Atomic uint64_t ping;
+    _Alignas(128) _Atomic uint64_t pong;
+};
+
+static inline void meet(bench *b)
+{
+    const uint32_t turn = atomic_load(&b->turn);
+    if (atomic_fetch_add(&b->arrived, 1) + 1 == b->ranks) {
+        atomic_store(&b->arrived, 0);
+        atomic_store(&b->turn, turn + 1);
+        return;
+    }
+    while (atomic_load(&b->turn) == turn) {
+        if (b->spins)
+            rd_relax();
+        else
+            sched_yield();
+    }
+}
+
+static inline void round_trip(bench *b, uint32_t rank)
+{
+    enum { TRIPS = 20000 };
+    meet(b);
+    const uint64_t from = rd_now_ns();
+    _Atomic uint64_t *mine = rank ? &b->pong : &b->ping, *theirs = rank ? &b->ping : &b->pong;
+    for (uint64_t i = 1; i <= TRIPS && rank < 2; i++) {
+        if (rank == 0)
+            atomic_store_explicit(mine, i, memory_order_release);
+        while (atomic_load_explicit(theirs, memory_order_acquire) != i)
+            rd_relax();
+        if (rank == 1)
+            atomic_store_explicit(mine, i, memory_order_release);
+    }
+    if (rank == 0)
+        b->round_trip_ns = (double)(rd_now_ns() - from) / TRIPS;
+    meet(b);
+}
+
+static inline void *bench_work(void *argument)
+{
+    worker *w = argument;
+    bench *b = w->b;
+    const int warm = b->count > 1000000 ? 3 : 20;
+    w->x = memory(b->count * sizeof *w->x);
+    w->y = memory(b->count * sizeof *w->y);
+    if (b->spins) {
+        pin(w->rank);
+        if (b->ranks > 1)
+            round_trip(b, w->rank);
+    }
+    const uint64_t end = rd_now_ns() + (uint64_t)(b->seconds * 1e9);
+    for (int k = -warm; k < SAMPLES; k++) {
+        if (b->prepare)
+            b->prepare(w);
+        meet(b);
+        const uint64_t from = rd_now_ns();
+        if (b->call(w))
+            die(ronda_last_error(w->comm));
+        if (k >= 0)
+            b->samples[w->rank][k] = (double)(rd_now_ns() - from) / 1e3;
+        if (b->after)
+            b->after(w, k);
+        if (w->rank == 0 && k >= 0 && (k + 1 == SAMPLES || (k >= 4 && rd_now_ns() > end)))
+            b->taken = k + 1;
+        meet(b);
+        if (b->taken)
+            break;
+    }
+    free(w->x);
+    free(w->y);
+    ronda_close(w->comm);
+    return NULL;
+}
+
+/* Runs it; the median over samples of the slowest rank, in microseconds. */
+static inline double run_bench(bench *b)
+{
+    pthread_t threads[MOST_RANKS];
+    worker workers[MOST_RANKS];
+    ronda_comm *comms[MOST_RANKS];
+    static double v[SAMPLES];
+
+    b->spins = b->ranks <= rd_usable_cpus();
+    if (ronda_init_local(b->ranks, comms))
+        die(ronda_last_error(NULL));
+    for (uint32_t r = 0; r < b->ranks; r++)
+        b->samples[r] = memory(SAMPLES * sizeof(double));
+    for (uint32_t r = 0; r < b->ranks; r++) {
+        workers[r] = (worker){.b = b, .rank = r, .comm = comms[r]};
+        if (pthread_create(&threads[r], NULL, bench_work, &workers[r]))
+            die("no thread");
+    }
+    for (uint32_t r = 0; r < b->ranks; r++)
+        pthread_join(threads[r], NULL);
+    for (int k = 0; k < b->taken; k++) {
+        v[k] = 0;
+        for (uint32_t r = 0; r < b->ranks; r++)
+            v[k] = b->samples[r][k] > v[k] ? b->samples[r][k] : v[k];
+    }
+    for (uint32_t r = 0; r < b->ranks; r++)
+        free(b->samples[r]);
+    return median(v, b->taken);
+}
+
+#endif

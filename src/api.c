@@ -1,0 +1,344 @@
+/* api.c: the public functions.  They check what the caller gave and hand it on; whatever is wrong is
+ * said here, before anything has been sent. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/names.h"
+#include "comm/comm.h"
+
+/* --- joining and leaving --- */
+
+static ronda_status open_all(uint32_t size, const rd_settings *settings, ronda_comm *comms[],
+                             rd_error *err)
+{
+    if (size > RD_LOCAL_RANKS)
+        return rd_fail(err, RONDA_ELIMIT, RONDA_ANY,
+                       "%u ranks as threads are more than the %d that ronda allows", size,
+                       RD_LOCAL_RANKS);
+    rd_link **links = rd_alloc((size_t)size * sizeof *links);
+    ronda_comm **made = rd_alloc((size_t)size * sizeof *made);
+    ronda_status status =
+        links && made ? rd_local_open(size, links, err)
+                      : rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "no memory for %u ranks", size);
+    uint32_t open = 0;
+    if (!status)
+        while (open < size && !(status = rd_comm_open(links[open], settings, &made[open], err)))
+            open++;
+    if (!status)
+        memcpy(comms, made, size * sizeof *made);
+    for (uint32_t r = 0; r < size && status && links && made; r++) {
+        if (r < open)
+            rd_comm_close(made[r]);
+        else
+            rd_local.close(links[r]);
+    }
+    rd_free(links);
+    rd_free(made);
+    return status;
+}
+
+ronda_status ronda_init_local(uint32_t size, ronda_comm *comms[])
+{
+    rd_error *err = rd_thread_error();
+    rd_settings settings;
+    if (size == 0 || !comms)
+        return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "ronda_init_local: %s",
+                       size ? "comms is NULL" : "size is 0");
+    const ronda_status status = rd_settings_read(NULL, &settings, err);
+    return status ? status : open_all(size, &settings, comms, err);
+}
+
+static ronda_status check_config(const ronda_config *config, rd_error *err)
+{
+    const char *transport =
+        config && config->transport ? config->transport : getenv("RONDA_TRANSPORT");
+    if (config && config->struct_size != sizeof *config)
+        return rd_fail(err, RONDA_EINVAL, RONDA_ANY,
+                       "ronda_init: struct_size is %zu; set it to sizeof(ronda_config), %zu",
+                       config->struct_size, sizeof *config);
+    if (config && config->flags)
+        return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "ronda_init: flags 0x%x are unknown",
+                       config->flags);
+    if (transport && *transport && strcmp(transport, "shm") != 0)
+        return rd_fail(err, RONDA_EUNSUPPORTED, RONDA_ANY,
+                       "there is no transport '%s' between processes; this version has 'shm'",
+                       transport);
+    if (config && config->tuning)
+        return rd_fail(err, RONDA_EUNSUPPORTED, RONDA_ANY,
+                       "tuning files are not read by this version");
+    return RONDA_OK;
+}
+
+static ronda_status open_process(const rd_joining *joining, const rd_settings *settings,
+                                 ronda_comm **out, rd_error *err)
+{
+    rd_link *link;
+    ronda_status status = rd_bootstrap(joining, &link, err);
+    if (status)
+        return status;
+    status = rd_comm_open(link, settings, out, err);
+    if (status)
+        link->transport->close(link);
+    return status;
+}
+
+ronda_status ronda_init(const ronda_config *config, ronda_comm **out)
+{
+    rd_error *err = rd_thread_error();
+    rd_settings settings;
+    rd_joining joining;
+    if (!out)
+        return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "ronda_init: out is NULL");
+    ronda_status status = check_config(config, err);
+    if (!status)
+        status = rd_settings_read(config, &settings, err);
+    if (!status)
+        status = rd_world_read(config, &settings, &joining, err);
+    if (status)
+        return status;
+    return joining.size == 1 ? open_all(1, &settings, out, err)
+                             : open_process(&joining, &settings, out, err);
+}
+
+ronda_status ronda_close(ronda_comm *comm)
+{
+    return comm ? rd_comm_close(comm) : RONDA_OK;
+}
+
+ronda_status ronda_abort(ronda_comm *comm, const char *reason)
+{
+    if (!comm)
+        return RONDA_EINVAL;
+    rd_error cause = {.rank = comm->rank};
+    if (reason && *reason)
+        rd_fail(&cause, RONDA_EABORTED, comm->rank, "rank %u aborted: %s", comm->rank, reason);
+    else
+        rd_fail(&cause, RONDA_EABORTED, comm->rank, "rank %u aborted, without giving a reason",
+                comm->rank);
+    comm->link->transport->abort(comm->link, &cause);
+    return RONDA_OK;
+}
+
+ronda_status ronda_set_timeout(ronda_comm *comm, uint64_t timeout_ns)
+{
+    if (!comm)
+        return RONDA_EINVAL;
+    if (timeout_ns == 0) {
+        comm->error = (rd_error){.rank = comm->rank};
+        return rd_fail(&comm->error, RONDA_EINVAL, RONDA_ANY,
+                       "rank %u: a timeout of 0 would fail every call", comm->rank);
+    }
+    comm->timeout_ns = timeout_ns;
+    return RONDA_OK;
+}
+
+/* --- small facts --- */
+
+uint32_t ronda_rank(const ronda_comm *comm)
+{
+    return comm ? comm->rank : 0;
+}
+
+uint32_t ronda_size(const ronda_comm *comm)
+{
+    return comm ? comm->size : 0;
+}
+
+uint32_t ronda_version(void)
+{
+    return RONDA_VERSION;
+}
+
+static size_t block_start(size_t count, uint32_t size, uint32_t rank)
+{
+    return count / size * rank + count % size * rank / size;
+}
+
+void ronda_block(size_t count, uint32_t size, uint32_t rank, size_t *offset, size_t *length)
+{
+    const size_t at = rank < size ? block_start(count, size, rank) : count;
+    if (offset)
+        *offset = at;
+    if (length)
+        *length = rank < size ? block_start(count, size, rank + 1) - at : 0;
+}
+
+const char *ronda_strerror(ronda_status status)
+{
+    static const char *const texts[] = {"success",
+                                        "an argument is invalid",
+                                        "no memory",
+                                        "timed out",
+                                        "a peer is gone",
+                                        "ranks made different calls",
+                                        "a limit is exceeded",
+                                        "not supported",
+                                        "the system refused",
+                                        "aborted",
+                                        "internal error"};
+    const int64_t at = -(int64_t)status;
+    return at >= 0 && at < (int64_t)(sizeof texts / sizeof *texts) ? texts[at] : "unknown status";
+}
+
+const char *ronda_last_error(const ronda_comm *comm)
+{
+    return comm ? comm->error.message : rd_thread_error()->message;
+}
+
+void ronda_get_error(const ronda_comm *comm, ronda_error *out)
+{
+    if (!out)
+        return;
+    const rd_error *err = comm ? &comm->error : rd_thread_error();
+    ronda_error whole = {.struct_size = out->struct_size,
+                         .status = err->status,
+                         .rank = err->rank,
+                         .peer = err->peer,
+                         .sequence = err->sequence};
+    memcpy(whole.message, err->message, sizeof whole.message);
+    memcpy(out, &whole, out->struct_size < sizeof whole ? out->struct_size : sizeof whole);
+}
+
+/* --- collectives --- */
+
+static ronda_status invalid(ronda_comm *c, ronda_kind kind, const char *what)
+{
+    c->error = (rd_error){.rank = c->rank};
+    return rd_fail(&c->error, RONDA_EINVAL, RONDA_ANY, "rank %u: %s: %s", c->rank,
+                   rd_kind_name(kind), what);
+}
+
+static bool overlap(const char *a, uint64_t a_bytes, const char *b, uint64_t b_bytes)
+{
+    const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+    return a_bytes && b_bytes && (x < y ? y - x < a_bytes : x - y < b_bytes);
+}
+
+static ronda_status check_call(ronda_comm *c, const rd_call *call)
+{
+    char text[160];
+    const size_t width = ronda_type_size(call->type);
+    if (width == 0) {
+        snprintf(text, sizeof text, "%" PRId32 " is not a type", call->type);
+        return invalid(c, call->kind, text);
+    }
+    if (rd_kind_reduces(call->kind) && !rd_op_allows(call->op, call->type)) {
+        if (strcmp(rd_op_name(call->op), "?") == 0)
+            snprintf(text, sizeof text, "%" PRId32 " is not an op", call->op);
+        else
+            snprintf(text, sizeof text, "%s is not defined for %s", rd_op_name(call->op),
+                     rd_type_name(call->type));
+        return invalid(c, call->kind, text);
+    }
+    if (call->root >= c->size) {
+        snprintf(text, sizeof text, "root %u is not a rank of a world of %u", call->root, c->size);
+        return invalid(c, call->kind, text);
+    }
+    if (call->count > (uint64_t)PTRDIFF_MAX / width / c->size) {
+        snprintf(text, sizeof text,
+                 "%" PRIu64 " elements of %s, times %u ranks, are more bytes than memory can have",
+                 call->count, rd_type_name(call->type), c->size);
+        return invalid(c, call->kind, text);
+    }
+    return RONDA_OK;
+}
+
+/* Is the one overlap there that the collective allows? */
+static bool in_place(const ronda_comm *c, const rd_call *call, const char *send, const char *recv,
+                     uint64_t bytes)
+{
+    if (bytes == 0)
+        return false;
+    switch (call->kind) {
+    case RONDA_ALLREDUCE:
+        return send == recv;
+    case RONDA_ALLGATHER:
+        return (uintptr_t)send == (uintptr_t)recv + c->rank * bytes;
+    case RONDA_REDUCE_SCATTER:
+        return (uintptr_t)recv == (uintptr_t)send + c->rank * bytes;
+    default:
+        return false;
+    }
+}
+
+static ronda_status check_buffers(ronda_comm *c, const rd_call *call, const char *send,
+                                  const char *recv, uint64_t bytes)
+{
+    const uint64_t send_bytes = call->kind == RONDA_REDUCE_SCATTER ? bytes * c->size
+                                : call->kind == RONDA_BROADCAST    ? 0
+                                                                   : bytes;
+    const uint64_t recv_bytes = call->kind == RONDA_ALLGATHER ? bytes * c->size : bytes;
+
+    if (recv_bytes && !recv)
+        return invalid(c, call->kind,
+                       call->kind == RONDA_BROADCAST ? "the buffer is NULL" : "recv is NULL");
+    if (send_bytes && !send)
+        return invalid(c, call->kind, "send is NULL");
+    if (call->in_place || !overlap(send, send_bytes, recv, recv_bytes))
+        return RONDA_OK;
+    return invalid(c, call->kind,
+                   call->kind == RONDA_ALLREDUCE ? "send and recv overlap without being equal"
+                   : call->kind == RONDA_ALLGATHER
+                       ? "send overlaps recv and is not this rank's block of it"
+                       : "recv overlaps send and is not this rank's block of it");
+}
+
+/* What was prepared before was found right then: of a repeated call only the buffers are looked at. */
+static ronda_status run(ronda_comm *c, rd_call *call, const void *send, void *recv)
+{
+    static char nothing; /* stands for a buffer of no elements */
+    if (!c)
+        return RONDA_EINVAL;
+    if (c->failed) {
+        c->error = c->cause;
+        return c->cause.status;
+    }
+    const uint64_t bytes = call->count * ronda_type_size(call->type);
+    call->in_place = in_place(c, call, send, recv, bytes);
+    const rd_prepared *p = rd_prepared_find(&c->prepared, call);
+    ronda_status status = p ? RONDA_OK : check_call(c, call);
+    if (!status)
+        status = check_buffers(c, call, send, recv, bytes);
+    return status ? status
+                  : rd_comm_run(c, call, p, send ? send : &nothing, recv ? recv : &nothing);
+}
+
+ronda_status ronda_allreduce(ronda_comm *comm, const void *send, void *recv, size_t count,
+                             ronda_type type, ronda_op op)
+{
+    rd_call call = {.kind = RONDA_ALLREDUCE, .type = type, .op = op, .count = count};
+    return run(comm, &call, send, recv);
+}
+
+ronda_status ronda_broadcast(ronda_comm *comm, void *buf, size_t count, ronda_type type,
+                             uint32_t root)
+{
+    rd_call call = {.kind = RONDA_BROADCAST, .type = type, .root = root, .count = count};
+    return run(comm, &call, NULL, buf);
+}
+
+ronda_status ronda_allgather(ronda_comm *comm, const void *send, void *recv, size_t count,
+                             ronda_type type)
+{
+    rd_call call = {.kind = RONDA_ALLGATHER, .type = type, .count = count};
+    return run(comm, &call, send, recv);
+}
+
+ronda_status ronda_reduce_scatter(ronda_comm *comm, const void *send, void *recv, size_t count,
+                                  ronda_type type, ronda_op op)
+{
+    rd_call call = {.kind = RONDA_REDUCE_SCATTER, .type = type, .op = op, .count = count};
+    return run(comm, &call, send, recv);
+}
+
+/* A barrier passes tokens that are folded like data: that is how it can be proved. */
+ronda_status ronda_barrier(ronda_comm *comm)
+{
+    const uint8_t here = 1;
+    uint8_t everyone;
+    rd_call call = {.kind = RONDA_BARRIER, .type = RONDA_U8, .op = RONDA_BOR, .count = 1};
+    return run(comm, &call, &here, &everyone);
+}

@@ -1,0 +1,269 @@
+/* bootstrap.c: joining a world, as a guest of rank 0.
+ *
+ *     guest                                      rank 0 (gather.c)
+ *       | --- hello: rank, size, nonce; doorbell --> |
+ *       | <-- challenge: nonce --------------------- |   or reject: why
+ *       | --- proof: mac(key, both nonces) --------> |
+ *       | <-- welcome: mac(key, both nonces) ------- |   or reject
+ *       |              ... until all have come ...   |
+ *       | <-- peer: rank, pid; doorbell  (size times)|   or reject: who is missing
+ *       | <-- start; memory ------------------------ |
+ *       | --- ready -------------------------------> |
+ *       | <-- go ----------------------------------- |
+ *
+ * Over a unix socket, where descriptors can travel and the system tells who is at the other end: only
+ * the same user is let in, and must know the key if there is one.  With a TCP address, rank 0
+ * first tells the name of its unix socket there. */
+#include "comm/bootstrap.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "comm/proof.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+bool rd_join_mac(const char *key, const char *who, const uint8_t root[32], const uint8_t guest[32],
+                 uint32_t rank, uint32_t size, uint8_t out[32])
+{
+    uint8_t text[96] = {0};
+    memset(out, 0, 32);
+    if (!key)
+        return true;
+    memcpy(text, who, strlen(who));
+    memcpy(text + 8, root, 32);
+    memcpy(text + 40, guest, 32);
+    for (int i = 0; i < 4; i++) {
+        text[72 + i] = (uint8_t)(rank >> 8 * i);
+        text[76 + i] = (uint8_t)(size >> 8 * i);
+    }
+    return rd_mac(key, text, sizeof text, out);
+}
+
+/* --- the guest --- */
+
+typedef struct {
+    const rd_joining *j;
+    int fd;
+    uint64_t until_ns;
+    rd_error *err;
+} guest;
+
+static void where(const rd_address *a, char *text, size_t capacity)
+{
+    if (a->kind == RD_ADDRESS_TCP)
+        snprintf(text, capacity, "%s:%u", a->host, a->port);
+    else
+        snprintf(text, capacity, "file:%s", a->path);
+}
+
+static ronda_status connect_until(const guest *g, const rd_address *a, int *fd)
+{
+    char place[128];
+    for (;;) {
+        *fd = rd_socket_connect(a);
+        if (*fd >= 0)
+            return RONDA_OK;
+        const int why = errno;
+        if (rd_now_ns() >= g->until_ns) {
+            where(a, place, sizeof place);
+            return rd_fail(g->err, RONDA_ETIMEOUT, 0, "rank %u: no rank 0 at %s within %.3g s: %s",
+                           g->j->rank, place, (double)g->j->timeout_ns / 1e9, strerror(why));
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+}
+
+/* The next frame, which must be of this kind; a rejection is the error. */
+static ronda_status expect(const guest *g, uint32_t kind, rd_frame *frame, int *passed)
+{
+    rd_incoming in = {.passed = -1};
+    const bool whole = rd_socket_await(g->fd, &in, g->until_ns);
+    const rd_frame_verdict verdict = whole ? rd_frame_unpack(in.bytes, frame) : RD_FRAME_FOREIGN;
+    if (passed)
+        *passed = in.passed;
+    else if (in.passed >= 0)
+        close(in.passed);
+    if (!whole && rd_now_ns() >= g->until_ns)
+        return rd_fail(g->err, RONDA_ETIMEOUT, 0, "rank %u: rank 0 did not answer within %.3g s",
+                       g->j->rank, (double)g->j->timeout_ns / 1e9);
+    if (!whole)
+        return rd_fail(g->err, RONDA_EPEER, 0,
+                       "rank %u: rank 0 left while the ranks were gathering", g->j->rank);
+    if (verdict == RD_FRAME_VERSION)
+        return rd_fail(g->err, RONDA_EUNSUPPORTED, 0,
+                       "rank %u: rank 0 speaks version %u, this is version %d", g->j->rank,
+                       frame->version, RD_WIRE_VERSION);
+    if (verdict == RD_FRAME_OK && frame->kind == RD_REJECT)
+        return rd_fail(g->err, frame->number < 0 ? frame->number : RONDA_EPEER, 0, "rank %u: %s",
+                       g->j->rank, frame->text);
+    if (verdict != RD_FRAME_OK || frame->kind != kind)
+        return rd_fail(g->err, RONDA_EPEER, 0,
+                       "rank %u: what answers at rank 0's address is not rank 0", g->j->rank);
+    return RONDA_OK;
+}
+
+static ronda_status say(const guest *g, const rd_frame *frame, int passed)
+{
+    if (rd_socket_send(g->fd, frame, passed, g->until_ns))
+        return RONDA_OK;
+    rd_frame last; /* it may have said why before it closed */
+    const ronda_status status = expect(g, RD_REJECT, &last, NULL);
+    return status ? status
+                  : rd_fail(g->err, RONDA_EPEER, 0,
+                            "rank %u: rank 0 left while the ranks were gathering", g->j->rank);
+}
+
+static ronda_status greet(const guest *g, int doorbell)
+{
+    const rd_joining *j = g->j;
+    rd_frame hello = {.kind = RD_HELLO, .rank = j->rank, .size = j->size, .number = j->key != NULL};
+    rd_frame challenge, welcome, proof = {.kind = RD_PROOF, .rank = j->rank, .size = j->size};
+    uint8_t expected[32];
+    uint32_t user;
+    int32_t pid;
+    if (!rd_socket_peer(g->fd, &user, &pid) || user != geteuid())
+        return rd_fail(g->err, RONDA_EPEER, 0,
+                       "rank %u: rank 0's socket belongs to another user (%u)", j->rank, user);
+    if (!rd_random(hello.nonce, sizeof hello.nonce))
+        return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY,
+                       "rank %u: the system has no random numbers", j->rank);
+    ronda_status status = say(g, &hello, doorbell);
+    if (!status)
+        status = expect(g, RD_CHALLENGE, &challenge, NULL);
+    if (status)
+        return status;
+    if (!rd_join_mac(j->key, "guest", challenge.nonce, hello.nonce, j->rank, j->size, proof.mac))
+        return rd_fail(g->err, RONDA_EUNSUPPORTED, RONDA_ANY,
+                       "rank %u: no libcrypto to prove the job's key with", j->rank);
+    status = say(g, &proof, -1);
+    if (!status)
+        status = expect(g, RD_WELCOME, &welcome, NULL);
+    if (status)
+        return status;
+    rd_join_mac(j->key, "root", challenge.nonce, hello.nonce, j->rank, j->size, expected);
+    if (!rd_mac_equal(expected, welcome.mac))
+        return rd_fail(g->err, RONDA_EPEER, 0,
+                       "rank %u: what answers at rank 0's address does not know the job's key",
+                       j->rank);
+    return RONDA_OK;
+}
+
+/* Everybody's doorbell and pid, then the memory. */
+static ronda_status receive_world(const guest *g, rd_shm_parts *parts, int32_t *pids)
+{
+    rd_frame frame;
+    for (uint32_t r = 0; r < g->j->size; r++) {
+        int bell;
+        const ronda_status status = expect(g, RD_PEER, &frame, &bell);
+        const bool good = !status && frame.rank == r && bell >= 0;
+        if (good && parts->doorbells[r] < 0)
+            parts->doorbells[r] = bell;
+        else if (bell >= 0)
+            close(bell); /* our own came back */
+        if (status)
+            return status;
+        if (!good)
+            return rd_fail(g->err, RONDA_EPEER, 0, "rank %u: rank 0 described the world wrongly",
+                           g->j->rank);
+        pids[r] = frame.number;
+    }
+    const ronda_status status = expect(g, RD_START, &frame, &parts->memfd);
+    if (!status && parts->memfd < 0)
+        return rd_fail(g->err, RONDA_EPEER, 0, "rank %u: rank 0 sent no memory", g->j->rank);
+    return status;
+}
+
+static ronda_status join(guest *g, rd_shm_parts *parts, int32_t *pids, rd_link **out)
+{
+    rd_frame go;
+    parts->doorbells[g->j->rank] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (parts->doorbells[g->j->rank] < 0)
+        return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: no eventfd: %s", g->j->rank,
+                       strerror(errno));
+    ronda_status status = greet(g, parts->doorbells[g->j->rank]);
+    if (!status)
+        status = receive_world(g, parts, pids);
+    if (status)
+        return status;
+    rd_link *link;
+    status = rd_shm_open(parts, &link, g->err);
+    for (uint32_t r = 0; r < g->j->size; r++)
+        parts->doorbells[r] = -1; /* the link's now */
+    if (status)
+        return status;
+    status = say(g, &(rd_frame){.kind = RD_READY, .rank = g->j->rank}, -1);
+    if (!status)
+        status = expect(g, RD_GO, &go, NULL);
+    if (status)
+        link->transport->close(link);
+    else
+        *out = link;
+    return status;
+}
+
+/* The unix socket to say hello at: the address itself, or what rank 0 tells at it. */
+static ronda_status find_door(guest *g, rd_address *door)
+{
+    rd_frame frame;
+    *door = g->j->address;
+    if (door->kind == RD_ADDRESS_FILE)
+        return RONDA_OK;
+    for (;;) {
+        ronda_status status = connect_until(g, &g->j->address, &g->fd);
+        if (status)
+            return status;
+        status = expect(g, RD_DOOR, &frame, NULL);
+        close(g->fd);
+        if (!status && frame.text[0] == '@' && strlen(frame.text) < sizeof door->path) {
+            *door = (rd_address){.kind = RD_ADDRESS_FILE};
+            memcpy(door->path, frame.text, strlen(frame.text) + 1);
+            return RONDA_OK;
+        }
+        if (status != RONDA_EPEER || rd_now_ns() >= g->until_ns)
+            return status ? status
+                          : rd_fail(g->err, RONDA_EPEER, 0, "rank %u: rank 0 gave no door",
+                                    g->j->rank);
+        /* Refused: rank 0 is not there yet */
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    }
+}
+
+ronda_status rd_bootstrap(const rd_joining *j, rd_link **out, rd_error *err)
+{
+    if (j->rank == 0)
+        return rd_gather(j, out, err);
+    guest g = {.j = j, .fd = -1, .until_ns = rd_deadline_ns(j->timeout_ns), .err = err};
+    int *doorbells = rd_alloc(j->size * sizeof *doorbells);
+    int32_t *pids = rd_alloc(j->size * sizeof *pids);
+    rd_shm_parts parts = {
+        .rank = j->rank, .size = j->size, .memfd = -1, .doorbells = doorbells, .pids = pids};
+    rd_address door;
+    ronda_status status = doorbells && pids
+                              ? RONDA_OK
+                              : rd_fail(err, RONDA_ENOMEM, RONDA_ANY,
+                                        "rank %u: no memory for %u ranks", j->rank, j->size);
+    for (uint32_t r = 0; r < j->size && doorbells; r++)
+        doorbells[r] = -1;
+    if (!status)
+        status = find_door(&g, &door);
+    if (!status)
+        status = connect_until(&g, &door, &g.fd);
+    if (!status) {
+        status = join(&g, &parts, pids, out);
+        close(g.fd);
+    }
+    for (uint32_t r = 0; r < j->size && doorbells; r++)
+        if (doorbells[r] >= 0)
+            close(doorbells[r]);
+    if (parts.memfd >= 0)
+        close(parts.memfd);
+    rd_free(doorbells);
+    rd_free(pids);
+    return status;
+}

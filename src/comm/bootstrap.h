@@ -1,0 +1,25 @@
+/* bootstrap.h: how ranks of one host find each other and get their common memory. */
+#ifndef RD_BOOTSTRAP_H
+#define RD_BOOTSTRAP_H
+
+#include "comm/socket.h"
+#include "transport/transport.h"
+
+typedef struct {
+    uint32_t rank, size;
+    rd_address address;
+    const char *key; /* NULL: none */
+    uint64_t timeout_ns;
+} rd_joining;
+
+/* Joins the world.  One deadline for all of it; the error names the ranks that did not come. */
+ronda_status rd_bootstrap(const rd_joining *joining, rd_link **out, rd_error *err);
+
+/* What both sides do: the mac of `who` over the two nonces, rank and size. */
+bool rd_join_mac(const char *key, const char *who, const uint8_t root[32], const uint8_t guest[32],
+                 uint32_t rank, uint32_t size, uint8_t out[32]);
+
+/* gather.c: rank 0 */
+ronda_status rd_gather(const rd_joining *joining, rd_link **out, rd_error *err);
+
+#endif

@@ -1,0 +1,382 @@
+/* gather.c: rank 0 lets the others in, and starts the world when all are there.
+ *
+ * Everybody who connects is heard at the same time: a stranger who says nothing, or rubbish, holds
+ * nobody up and is sent away.  bootstrap.c draws the conversation. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "comm/bootstrap.h"
+#include "comm/proof.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { STRANGERS = 64 }; /* connections beyond one per rank that are heard at a time */
+
+typedef struct {
+    int fd; /* -1: free */
+    enum { SAYS_HELLO, SHOWS_PROOF, WAITS, IS_READY } state;
+    uint32_t rank;
+    int doorbell;
+    int32_t pid;
+    uint8_t mine[32], theirs[32]; /* nonces */
+    rd_incoming in;
+} guest;
+
+typedef struct {
+    const rd_joining *j;
+    rd_address door;
+    int listener, tcp; /* -1: none */
+    uint64_t until_ns;
+    guest *guests;
+    uint32_t capacity;
+    uint32_t *guest_of; /* per rank: 1 + its place in guests[], 0: not come */
+    uint32_t come, ready;
+    struct pollfd *polled;
+    rd_error *err;
+} gathering;
+
+static void forget(gathering *g, guest *from)
+{
+    if (from->fd >= 0)
+        close(from->fd);
+    if (from->doorbell >= 0)
+        close(from->doorbell);
+    if (from->in.passed >= 0)
+        close(from->in.passed);
+    (void)g;
+    *from = (guest){.fd = -1, .doorbell = -1, .in.passed = -1};
+}
+
+static void reject(gathering *g, guest *from, ronda_status status, const char *text)
+{
+    rd_frame no = {.kind = RD_REJECT, .number = status};
+    snprintf(no.text, sizeof no.text, "%s", text);
+    rd_socket_send(from->fd, &no, -1, rd_now_ns() + 100000000);
+    forget(g, from);
+}
+
+/* --- one guest after the other --- */
+
+static void hear_hello(gathering *g, guest *from, const rd_frame *f)
+{
+    const rd_joining *j = g->j;
+    char why[RD_FRAME_TEXT];
+    uint32_t user;
+    if (!rd_socket_peer(from->fd, &user, &from->pid) || user != geteuid()) {
+        reject(g, from, RONDA_EPEER, "rank 0 belongs to another user");
+        return;
+    }
+    why[0] = 0;
+    if (f->size != j->size)
+        snprintf(why, sizeof why, "this rank was told of %u ranks, but rank 0 of %u", f->size,
+                 j->size);
+    else if (f->rank == 0 || f->rank >= j->size)
+        snprintf(why, sizeof why,
+                 f->rank ? "there is no rank %u in a world of %u" : "there is a rank %u already",
+                 f->rank, j->size);
+    else if (g->guest_of[f->rank])
+        snprintf(why, sizeof why, "there is a rank %u already: pid %" PRId32, f->rank,
+                 g->guests[g->guest_of[f->rank] - 1].pid);
+    else if ((f->number != 0) != (j->key != NULL))
+        snprintf(why, sizeof why, "rank 0 has %s RONDA_KEY", j->key ? "a" : "no");
+    else if (from->in.passed < 0 || !rd_random(from->mine, sizeof from->mine))
+        snprintf(why, sizeof why, "the hello came without a doorbell");
+    if (why[0]) {
+        reject(g, from, RONDA_EINVAL, why);
+        return;
+    }
+    from->rank = f->rank;
+    from->doorbell = from->in.passed;
+    from->in.passed = -1;
+    memcpy(from->theirs, f->nonce, sizeof from->theirs);
+    rd_frame challenge = {.kind = RD_CHALLENGE};
+    memcpy(challenge.nonce, from->mine, sizeof challenge.nonce);
+    from->state = SHOWS_PROOF;
+    if (!rd_socket_send(from->fd, &challenge, -1, rd_now_ns() + 100000000))
+        forget(g, from);
+}
+
+static void hear_proof(gathering *g, guest *from, const rd_frame *f)
+{
+    const rd_joining *j = g->j;
+    uint8_t expected[32];
+    rd_frame welcome = {.kind = RD_WELCOME};
+    if (!rd_join_mac(j->key, "guest", from->mine, from->theirs, from->rank, j->size, expected) ||
+        !rd_mac_equal(expected, f->mac)) {
+        reject(g, from, RONDA_EINVAL, "its RONDA_KEY is not rank 0's");
+        return;
+    }
+    if (g->guest_of[from->rank]) {
+        reject(g, from, RONDA_EINVAL, "another process with its rank was faster");
+        return;
+    }
+    rd_join_mac(j->key, "root", from->mine, from->theirs, from->rank, j->size, welcome.mac);
+    from->state = WAITS;
+    g->guest_of[from->rank] = (uint32_t)(from - g->guests) + 1;
+    g->come++;
+    if (!rd_socket_send(from->fd, &welcome, -1, rd_now_ns() + 1000000000))
+        forget(g, from);
+}
+
+/* Rank 0 itself fails if somebody who had joined leaves. */
+static ronda_status hear(gathering *g, guest *from)
+{
+    rd_frame f;
+    if (!rd_socket_receive(from->fd, &from->in)) {
+        const bool joined = from->state >= WAITS;
+        const uint32_t rank = from->rank;
+        const int32_t pid = from->pid;
+        forget(g, from);
+        return joined ? rd_fail(g->err, RONDA_EPEER, rank,
+                                "rank %u (pid %" PRId32 ") left while the ranks were gathering",
+                                rank, pid)
+                      : RONDA_OK;
+    }
+    if (from->in.have < RD_FRAME)
+        return RONDA_OK;
+    from->in.have = 0;
+    const rd_frame_verdict verdict = rd_frame_unpack(from->in.bytes, &f);
+    if (verdict == RD_FRAME_VERSION) {
+        char why[RD_FRAME_TEXT];
+        snprintf(why, sizeof why, "rank 0 speaks version %d, this rank version %u", RD_WIRE_VERSION,
+                 f.version);
+        reject(g, from, RONDA_EUNSUPPORTED, why);
+    } else if (verdict == RD_FRAME_OK && from->state == SAYS_HELLO && f.kind == RD_HELLO) {
+        hear_hello(g, from, &f);
+    } else if (verdict == RD_FRAME_OK && from->state == SHOWS_PROOF && f.kind == RD_PROOF) {
+        hear_proof(g, from, &f);
+    } else if (verdict == RD_FRAME_OK && from->state == WAITS && f.kind == RD_READY) {
+        from->state = IS_READY;
+        g->ready++;
+    } else {
+        forget(g, from); /* a stranger */
+    }
+    return RONDA_OK;
+}
+
+static void let_in(gathering *g)
+{
+    const int fd = rd_socket_accept(g->listener);
+    if (fd < 0)
+        return;
+    for (uint32_t i = 0; i < g->capacity; i++)
+        if (g->guests[i].fd < 0) {
+            g->guests[i] = (guest){.fd = fd, .doorbell = -1, .in.passed = -1};
+            return;
+        }
+    close(fd); /* too many strangers at once: let it try again */
+}
+
+static void show_door(gathering *g)
+{
+    rd_frame door = {.kind = RD_DOOR};
+    const int fd = rd_socket_accept(g->tcp);
+    if (fd < 0)
+        return;
+    snprintf(door.text, sizeof door.text, "%s", g->door.path);
+    rd_socket_send(fd, &door, -1, rd_now_ns() + 100000000);
+    close(fd);
+}
+
+/* --- until all are there --- */
+
+static ronda_status missing(const gathering *g)
+{
+    char who[200] = "";
+    size_t at = 0;
+    uint32_t left = 0;
+    for (uint32_t r = 1; r < g->j->size; r++) {
+        if (g->guest_of[r])
+            continue;
+        if (at + 16 < sizeof who)
+            at += (size_t)snprintf(who + at, sizeof who - at, "%s%u", at ? ", " : "", r);
+        else
+            left++;
+    }
+    if (left)
+        snprintf(who + at, sizeof who - at, " and %u more", left);
+    return rd_fail(g->err, RONDA_ETIMEOUT, RONDA_ANY,
+                   "after %.3g s %u of %u ranks had come; missing: rank %s",
+                   (double)g->j->timeout_ns / 1e9, g->come + 1, g->j->size, who);
+}
+
+/* Hears everybody until `*done` reaches all guests. */
+static ronda_status hear_all(gathering *g, const uint32_t *done)
+{
+    while (*done < g->j->size - 1) {
+        const uint64_t now = rd_now_ns();
+        if (now >= g->until_ns)
+            return g->come < g->j->size - 1
+                       ? missing(g)
+                       : rd_fail(g->err, RONDA_ETIMEOUT, RONDA_ANY,
+                                 "only %u of %u ranks became ready", g->ready + 1, g->j->size);
+        nfds_t n = 0;
+        g->polled[n++] = (struct pollfd){.fd = g->listener, .events = POLLIN};
+        g->polled[n++] = (struct pollfd){.fd = g->tcp, .events = POLLIN};
+        for (uint32_t i = 0; i < g->capacity; i++)
+            g->polled[n++] = (struct pollfd){.fd = g->guests[i].fd, .events = POLLIN};
+        const uint64_t ms = (g->until_ns - now) / 1000000 + 1;
+        if (poll(g->polled, n, ms > INT_MAX ? INT_MAX : (int)ms) <= 0)
+            continue;
+        for (uint32_t i = 0; i < g->capacity; i++)
+            if (g->guests[i].fd >= 0 && g->polled[i + 2].revents) {
+                const ronda_status status = hear(g, &g->guests[i]);
+                if (status)
+                    return status;
+            }
+        if (g->polled[0].revents)
+            let_in(g);
+        if (g->polled[1].revents)
+            show_door(g);
+    }
+    return RONDA_OK;
+}
+
+static guest *guest_at(gathering *g, uint32_t rank)
+{
+    return g->guest_of[rank] ? &g->guests[g->guest_of[rank] - 1] : NULL;
+}
+
+static bool tell(gathering *g, uint32_t rank, const rd_frame *frame, int passed)
+{
+    const guest *to = guest_at(g, rank);
+    return to && to->fd >= 0 && rd_socket_send(to->fd, frame, passed, g->until_ns);
+}
+
+static ronda_status describe_world(gathering *g, const rd_shm_parts *parts)
+{
+    for (uint32_t to = 1; to < g->j->size; to++) {
+        bool sent = true;
+        for (uint32_t r = 0; r < g->j->size && sent; r++)
+            sent = tell(g, to, &(rd_frame){.kind = RD_PEER, .rank = r, .number = parts->pids[r]},
+                        parts->doorbells[r]);
+        if (!sent || !tell(g, to, &(rd_frame){.kind = RD_START}, parts->memfd))
+            return rd_fail(g->err, RONDA_EPEER, to, "rank %u left while the ranks were gathering",
+                           to);
+    }
+    return RONDA_OK;
+}
+
+static ronda_status start_world(gathering *g, rd_shm_parts *parts, int32_t *pids, rd_link **out)
+{
+    for (uint32_t r = 1; r < g->j->size; r++) {
+        parts->doorbells[r] = guest_at(g, r)->doorbell;
+        guest_at(g, r)->doorbell = -1;
+        pids[r] = guest_at(g, r)->pid;
+    }
+    ronda_status status = describe_world(g, parts);
+    if (status)
+        return status;
+    rd_link *link;
+    status = rd_shm_open(parts, &link, g->err);
+    for (uint32_t r = 0; r < g->j->size; r++)
+        parts->doorbells[r] = -1; /* the link's now */
+    if (status)
+        return status;
+    status = hear_all(g, &g->ready);
+    for (uint32_t r = 1; r < g->j->size && !status; r++)
+        if (!tell(g, r, &(rd_frame){.kind = RD_GO}, -1))
+            status =
+                rd_fail(g->err, RONDA_EPEER, r, "rank %u left while the ranks were gathering", r);
+    if (status)
+        link->transport->close(link);
+    else
+        *out = link;
+    return status;
+}
+
+/* --- opening and closing the door --- */
+
+static ronda_status open_door(gathering *g)
+{
+    const rd_joining *j = g->j;
+    g->door = j->address;
+    if (j->address.kind == RD_ADDRESS_TCP) {
+        uint8_t name[16];
+        if (!rd_random(name, sizeof name))
+            return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY,
+                           "rank 0: the system has no random numbers");
+        g->door = (rd_address){.kind = RD_ADDRESS_FILE, .path = "@ronda-"};
+        for (size_t i = 0; i < sizeof name; i++)
+            snprintf(g->door.path + 7 + 2 * i, 3, "%02x", name[i]);
+        g->tcp = rd_socket_listen(&j->address, g->err);
+        if (g->tcp < 0)
+            return g->err->status;
+    }
+    g->listener = rd_socket_listen(&g->door, g->err);
+    return g->listener < 0 ? g->err->status : RONDA_OK;
+}
+
+static void end_gathering(gathering *g, ronda_status status)
+{
+    for (uint32_t i = 0; g->guests && i < g->capacity; i++) {
+        if (status && g->guests[i].fd >= 0 && g->guests[i].state >= WAITS)
+            reject(g, &g->guests[i], status, g->err->message);
+        forget(g, &g->guests[i]);
+    }
+    if (g->listener >= 0) {
+        close(g->listener);
+        if (g->door.path[0] != '@')
+            unlink(g->door.path);
+    }
+    if (g->tcp >= 0)
+        close(g->tcp);
+    rd_free(g->guests);
+    rd_free(g->guest_of);
+    rd_free(g->polled);
+}
+
+static bool make_room(gathering *g)
+{
+    g->capacity = g->j->size + STRANGERS;
+    g->guests = rd_alloc(g->capacity * sizeof *g->guests);
+    g->guest_of = rd_alloc(g->j->size * sizeof *g->guest_of);
+    g->polled = rd_alloc((g->capacity + 2) * sizeof *g->polled);
+    for (uint32_t i = 0; g->guests && i < g->capacity; i++)
+        g->guests[i] = (guest){.fd = -1, .doorbell = -1, .in.passed = -1};
+    return g->guests && g->guest_of && g->polled;
+}
+
+ronda_status rd_gather(const rd_joining *j, rd_link **out, rd_error *err)
+{
+    gathering g = {
+        .j = j, .listener = -1, .tcp = -1, .until_ns = rd_deadline_ns(j->timeout_ns), .err = err};
+    int *doorbells = rd_alloc(j->size * sizeof *doorbells);
+    int32_t *pids = rd_alloc(j->size * sizeof *pids);
+    rd_shm_parts parts = {.size = j->size, .memfd = -1, .doorbells = doorbells, .pids = pids};
+    ronda_status status =
+        doorbells && pids && make_room(&g)
+            ? RONDA_OK
+            : rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank 0: no memory for %u ranks", j->size);
+    for (uint32_t r = 0; r < j->size && doorbells; r++)
+        doorbells[r] = -1;
+    if (!status) {
+        pids[0] = getpid();
+        doorbells[0] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        parts.memfd = rd_shm_create(j->size, err);
+        status = parts.memfd < 0 ? err->status : RONDA_OK;
+    }
+    if (!status && doorbells[0] < 0)
+        status = rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank 0: no eventfd: %s", strerror(errno));
+    if (!status)
+        status = open_door(&g);
+    if (!status)
+        status = hear_all(&g, &g.come);
+    if (!status)
+        status = start_world(&g, &parts, pids, out);
+    end_gathering(&g, status);
+    for (uint32_t r = 0; r < j->size && doorbells; r++)
+        if (doorbells[r] >= 0)
+            close(doorbells[r]);
+    if (parts.memfd >= 0)
+        close(parts.memfd);
+    rd_free(doorbells);
+    rd_free(pids);
+    return status;
+}

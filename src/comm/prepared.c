@@ -1,0 +1,100 @@
+/* prepared.c: plans kept by shape.  The shape asked for last is found by one compare, any other by a
+ * walk over at most RD_PREPARED of them; finding allocates nothing. */
+#include "base/mem.h"
+#include "base/names.h"
+#include "comm/comm.h"
+
+static bool same_call(const rd_call *a, const rd_call *b)
+{
+    return a->count == b->count && a->kind == b->kind && a->type == b->type && a->op == b->op &&
+           a->root == b->root && a->in_place == b->in_place;
+}
+
+/* Mixes a word into a hash; any change of any word changes what follows. */
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 29;
+}
+
+static uint64_t hash_of(const rd_call *call, uint32_t algorithm)
+{
+    uint64_t hash =
+        mix(1, (uint64_t)call->kind << 32 | (uint64_t)call->type << 8 | (uint64_t)call->op);
+    hash = mix(hash, call->count);
+    return mix(hash, (uint64_t)call->root << 32 | algorithm);
+}
+
+static bool make(ronda_comm *c, const rd_call *call, rd_prepared *out)
+{
+    const rd_shape shape = {.kind = call->kind,
+                            .rank = c->rank,
+                            .size = c->size,
+                            .root = call->root,
+                            .width = (uint32_t)ronda_type_size(call->type),
+                            .in_place = call->in_place,
+                            .mean = call->op == RONDA_MEAN,
+                            .count = call->count};
+    const rd_algorithm *a = c->forced[call->kind];
+    if (!a)
+        a = rd_choose(&shape, &c->facts, NULL, NULL);
+    if (!a)
+        return false;
+    out->plan = rd_plan_build(a, &shape, c->facts.segment_bytes);
+    out->call = *call;
+    out->fold = call->op ? rd_fold_kernel(call->type, call->op) : NULL;
+    out->algorithm = (uint32_t)(a - rd_algorithms);
+    out->hash = hash_of(call, out->algorithm);
+    if (out->plan)
+        rd_log_say(&c->log, RD_LOG_DEBUG,
+                   "rank %u: %s of %llu %s by %s: %u steps, %u chunks, %zu bytes of plan", c->rank,
+                   rd_kind_name(call->kind), (unsigned long long)call->count,
+                   rd_type_name(call->type), a->name, out->plan->step_count, out->plan->chunks,
+                   out->plan->bytes);
+    return out->plan != NULL;
+}
+
+static uint32_t oldest(const rd_prepared_set *set)
+{
+    uint32_t old = 0;
+    for (uint32_t i = 1; i < set->count; i++)
+        if (set->at[i].used < set->at[old].used)
+            old = i;
+    return old;
+}
+
+const rd_prepared *rd_prepared_find(rd_prepared_set *set, const rd_call *call)
+{
+    uint32_t i = set->last;
+    if (i < set->count && same_call(&set->at[i].call, call))
+        return &set->at[i];
+    for (i = 0; i < set->count; i++)
+        if (same_call(&set->at[i].call, call)) {
+            set->at[set->last].used = ++set->uses; /* it was used until now */
+            set->at[i].used = ++set->uses;
+            set->last = i;
+            return &set->at[i];
+        }
+    return NULL;
+}
+
+const rd_prepared *rd_prepared_make(ronda_comm *c, const rd_call *call)
+{
+    rd_prepared_set *set = &c->prepared;
+    rd_prepared fresh;
+    if (!make(c, call, &fresh))
+        return NULL;
+    const uint32_t i = set->count < RD_PREPARED ? set->count++ : oldest(set);
+    rd_plan_free(set->at[i].plan);
+    fresh.used = ++set->uses;
+    set->at[i] = fresh;
+    set->last = i;
+    return &set->at[i];
+}
+
+void rd_prepared_free(rd_prepared_set *set)
+{
+    for (uint32_t i = 0; i < set->count; i++)
+        rd_plan_free(set->at[i].plan);
+    set->count = 0;
+}

@@ -1,0 +1,159 @@
+/* settings.c: what the caller said, else the environment, else the default. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/comm.h"
+
+static const uint64_t DEFAULT_TIMEOUT_NS = 60000000000u;
+
+/* "60", "0.5"; false: not a positive number of seconds that fits */
+static bool seconds(const char *text, uint64_t *ns)
+{
+    double s = 0, unit = 1;
+    bool fraction = false;
+    for (const char *c = text; *c;
+         c++) { /* by hand: strtod() takes blanks, hex and the locale's comma */
+        if (*c == '.' && !fraction)
+            fraction = true;
+        else if (!isdigit((unsigned char)*c))
+            return false;
+        else if (fraction)
+            s += (*c - '0') * (unit /= 10);
+        else
+            s = s * 10 + (*c - '0');
+    }
+    if (!(s > 0) || s > 1e9)
+        return false;
+    *ns = (uint64_t)(s * 1e9);
+    return *ns > 0;
+}
+
+/* "allreduce=ring,broadcast=tree" */
+static ronda_status read_forced(const char *text, rd_settings *out, rd_error *err)
+{
+    char copy[256];
+    if (strlen(text) >= sizeof copy)
+        return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "RONDA_ALGO is longer than %zu characters",
+                       sizeof copy - 1);
+    memcpy(copy, text, strlen(text) + 1);
+    for (char *rest = copy, *item; (item = strsep(&rest, ","));) {
+        if (!*item)
+            continue;
+        char *name = strchr(item, '=');
+        if (name)
+            *name++ = 0;
+        const ronda_kind kind = rd_kind_named(item);
+        if (!kind)
+            return rd_fail(err, RONDA_EINVAL, RONDA_ANY,
+                           "RONDA_ALGO=%s: there is no collective '%s'", text, item);
+        if (!name)
+            return rd_fail(err, RONDA_EINVAL, RONDA_ANY,
+                           "RONDA_ALGO=%s: write it like allreduce=ring,broadcast=tree", text);
+        out->forced[kind] = rd_algorithm_named(kind, name);
+        if (!out->forced[kind])
+            return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "RONDA_ALGO=%s: %s has no algorithm '%s'",
+                           text, item, name);
+    }
+    return RONDA_OK;
+}
+
+ronda_status rd_settings_read(const ronda_config *config, rd_settings *out, rd_error *err)
+{
+    *out = (rd_settings){.timeout_ns = DEFAULT_TIMEOUT_NS};
+    const char *timeout = getenv("RONDA_TIMEOUT"), *algo = getenv("RONDA_ALGO"),
+               *log = getenv("RONDA_LOG");
+
+    if (config && config->timeout_ns)
+        out->timeout_ns = config->timeout_ns;
+    else if (timeout && *timeout && !seconds(timeout, &out->timeout_ns))
+        return rd_fail(err, RONDA_EINVAL, RONDA_ANY,
+                       "RONDA_TIMEOUT=%s is not a number of seconds above 0", timeout);
+    if (config && config->log)
+        out->log = (rd_log){RD_LOG_DEBUG, config->log, config->log_context};
+    else if ((out->log.level = rd_log_level_named(log)) < 0)
+        return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "RONDA_LOG=%s is not none, info or debug",
+                       log);
+    return algo ? read_forced(algo, out, err) : RONDA_OK;
+}
+
+/* A variable that is a number below `limit`; *out stays as it is if the variable is not set. */
+static ronda_status read_number(const char *name, uint32_t limit, uint32_t *out, bool *found,
+                                rd_error *err)
+{
+    const char *text = getenv(name);
+    char *end;
+    if (!text || !*text)
+        return RONDA_OK;
+    errno = 0;
+    const unsigned long n = strtoul(text, &end, 10);
+    if (!isdigit((unsigned char)*text) || *end || errno || n >= limit)
+        return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "%s=%s is not a number below %u", name, text,
+                       limit);
+    *out = (uint32_t)n;
+    *found = true;
+    return RONDA_OK;
+}
+
+static const char *text_or(const char *said, const char *variable)
+{
+    const char *text = said ? said : getenv(variable);
+    return text && *text ? text : NULL;
+}
+
+static ronda_status read_place(const ronda_config *config, rd_joining *out, rd_error *err)
+{
+    bool has_size = false, has_rank = false;
+    out->size = 1;
+    if (config && config->size) {
+        out->size = config->size;
+        out->rank = config->rank;
+        has_rank = true;
+    } else {
+        ronda_status status =
+            read_number("RONDA_SIZE", RD_MOST_PROCESSES + 1, &out->size, &has_size, err);
+        if (!status)
+            status = read_number("RONDA_RANK", RD_MOST_PROCESSES, &out->rank, &has_rank, err);
+        if (status)
+            return status;
+        if (config && config->rank) {
+            out->rank = config->rank;
+            has_rank = true;
+        }
+    }
+    if (out->size == 0)
+        return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "RONDA_SIZE=0: a world has at least one rank");
+    if (out->size > RD_MOST_PROCESSES)
+        return rd_fail(err, RONDA_ELIMIT, RONDA_ANY,
+                       "%u ranks are more than the %d that ronda allows on one machine", out->size,
+                       RD_MOST_PROCESSES);
+    if (out->size > 1 && !has_rank)
+        return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "RONDA_SIZE is %u, but RONDA_RANK is not set",
+                       out->size);
+    if (out->rank >= out->size)
+        return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "there is no rank %u in a world of %u",
+                       out->rank, out->size);
+    return RONDA_OK;
+}
+
+ronda_status rd_world_read(const ronda_config *config, const rd_settings *settings, rd_joining *out,
+                           rd_error *err)
+{
+    *out = (rd_joining){0};
+    const ronda_status status = read_place(config, out, err);
+    if (status)
+        return status;
+    out->key = text_or(config ? config->key : NULL, "RONDA_KEY");
+    out->timeout_ns =
+        config && config->start_timeout_ns ? config->start_timeout_ns : settings->timeout_ns;
+    const char *address = text_or(config ? config->addr : NULL, "RONDA_ADDR");
+    if (out->size == 1)
+        return RONDA_OK;
+    if (!address)
+        return rd_fail(
+            err, RONDA_EINVAL, RONDA_ANY,
+            "rank %u of %u: RONDA_ADDR is not set (file:PATH or 127.0.0.1:PORT, the same for all ranks)",
+            out->rank, out->size);
+    return rd_address_read(address, &out->address, err);
+}

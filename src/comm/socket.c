@@ -1,0 +1,233 @@
+/* socket.c: all sockets are non-blocking and close-on-exec; whoever waits polls with a deadline. */
+#include "comm/socket.h"
+
+#include "base/clock.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+ronda_status rd_address_read(const char *text, rd_address *out, rd_error *err)
+{
+    *out = (rd_address){0};
+    if (strncmp(text, "file:", 5) == 0) {
+        const size_t length = strlen(text + 5);
+        if (length == 0 || length >= sizeof((struct sockaddr_un){0}).sun_path)
+            return rd_fail(err, RONDA_EINVAL, RONDA_ANY,
+                           "RONDA_ADDR=%s: the path must have 1 to %zu characters", text,
+                           sizeof((struct sockaddr_un){0}).sun_path - 1);
+        memcpy(out->path, text + 5, length + 1);
+        return RONDA_OK;
+    }
+    const char *colon = strrchr(text, ':');
+    char *end;
+    const unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
+    const size_t length = colon ? (size_t)(colon - text) : 0;
+    if (!colon || *end || port == 0 || port > 65535 || length == 0 || length >= sizeof out->host)
+        return rd_fail(err, RONDA_EINVAL, RONDA_ANY,
+                       "RONDA_ADDR=%s: write file:PATH or 127.0.0.1:PORT", text);
+    out->kind = RD_ADDRESS_TCP;
+    memcpy(out->host, text, length);
+    out->port = (uint16_t)port;
+    if (strcmp(out->host, "localhost") == 0)
+        memcpy(out->host, "127.0.0.1", 10);
+    struct in_addr loopback;
+    if (inet_pton(AF_INET, out->host, &loopback) != 1 || (ntohl(loopback.s_addr) >> 24) != 127)
+        return rd_fail(
+            err, RONDA_EUNSUPPORTED, RONDA_ANY,
+            "RONDA_ADDR=%s: this version joins ranks of one machine: use 127.0.0.1:PORT or file:PATH",
+            text);
+    return RONDA_OK;
+}
+
+static socklen_t unix_name(const rd_address *a, struct sockaddr_un *out)
+{
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    const size_t length = strlen(a->path);
+    memcpy(out->sun_path, a->path, length);
+    if (a->path[0] == '@')
+        out->sun_path[0] = 0;
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + (a->path[0] != '@'));
+}
+
+static struct sockaddr_in tcp_name(const rd_address *a)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons(a->port)};
+    inet_pton(AF_INET, a->host, &name.sin_addr);
+    return name;
+}
+
+static int new_socket(const rd_address *a)
+{
+    return socket(a->kind == RD_ADDRESS_TCP ? AF_INET : AF_UNIX,
+                  SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+}
+
+int rd_socket_connect(const rd_address *a)
+{
+    struct sockaddr_un path;
+    const struct sockaddr_in name = tcp_name(a);
+    const int fd = new_socket(a);
+    if (fd < 0)
+        return -1;
+    const int failed = a->kind == RD_ADDRESS_TCP
+                           ? connect(fd, (const struct sockaddr *)&name, sizeof name)
+                           : connect(fd, (const struct sockaddr *)&path, unix_name(a, &path));
+    if (!failed || errno == EINPROGRESS)
+        return fd;
+    const int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
+/* A socket's file that nobody listens at any more is in the way of the next job. */
+static void remove_stale(const rd_address *a)
+{
+    struct stat s;
+    if (a->path[0] == '@' || stat(a->path, &s) || !S_ISSOCK(s.st_mode))
+        return;
+    const int fd = rd_socket_connect(a);
+    if (fd >= 0)
+        close(fd);
+    else if (errno == ECONNREFUSED)
+        unlink(a->path);
+}
+
+int rd_socket_listen(const rd_address *a, rd_error *err)
+{
+    struct sockaddr_un path;
+    const struct sockaddr_in name = tcp_name(a);
+    const int one = 1;
+    if (a->kind == RD_ADDRESS_FILE)
+        remove_stale(a);
+    const int fd = new_socket(a);
+    if (fd >= 0 && a->kind == RD_ADDRESS_TCP)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    const int failed = fd < 0 ? -1
+                       : a->kind == RD_ADDRESS_TCP
+                           ? bind(fd, (const struct sockaddr *)&name, sizeof name)
+                           : bind(fd, (const struct sockaddr *)&path, unix_name(a, &path));
+    if (!failed && listen(fd, SOMAXCONN) == 0)
+        return fd;
+    const int why = errno;
+    if (fd >= 0)
+        close(fd);
+    if (a->kind == RD_ADDRESS_TCP)
+        rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank 0 cannot listen at %s:%u: %s", a->host,
+                a->port, strerror(why));
+    else
+        rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank 0 cannot listen at file:%s: %s", a->path,
+                strerror(why));
+    return -1;
+}
+
+int rd_socket_accept(int listener)
+{
+    return accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
+bool rd_socket_peer(int fd, uint32_t *user, int32_t *pid)
+{
+    struct ucred who;
+    socklen_t length = sizeof who;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length))
+        return false;
+    *user = who.uid;
+    *pid = who.pid;
+    return true;
+}
+
+/* Until the socket is ready; false: the deadline. */
+static bool wait_for(int fd, short events, uint64_t until_ns)
+{
+    for (;;) {
+        const uint64_t now = rd_now_ns();
+        if (now >= until_ns)
+            return false;
+        const uint64_t ms = (until_ns - now) / 1000000 + 1;
+        struct pollfd p = {.fd = fd, .events = events};
+        const int n = poll(&p, 1, ms > INT_MAX ? INT_MAX : (int)ms);
+        if (n > 0)
+            return true;
+        if (n < 0 && errno != EINTR)
+            return false;
+    }
+}
+
+bool rd_socket_send(int fd, const rd_frame *frame, int passed, uint64_t until_ns)
+{
+    uint8_t bytes[RD_FRAME];
+    rd_frame_pack(frame, bytes);
+    for (size_t at = 0; at < RD_FRAME;) {
+        _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+        struct iovec part = {bytes + at, RD_FRAME - at};
+        struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1};
+        if (passed >= 0 && at == 0) {
+            m.msg_control = control;
+            m.msg_controllen = sizeof control;
+            struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+            *c = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
+                                  .cmsg_type = SCM_RIGHTS,
+                                  .cmsg_len = CMSG_LEN(sizeof(int))};
+            memcpy(CMSG_DATA(c), &passed, sizeof passed);
+        }
+        const ssize_t n = sendmsg(fd, &m, MSG_NOSIGNAL);
+        if (n > 0)
+            at += (size_t)n;
+        else if (n < 0 && errno != EAGAIN && errno != EINTR && errno != ENOTCONN)
+            return false;
+        else if (!wait_for(fd, POLLOUT, until_ns))
+            return false;
+    }
+    return true;
+}
+
+static void keep_passed(struct msghdr *m, rd_incoming *in)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(c) + at, sizeof fd);
+            if (in->passed >= 0)
+                close(in->passed);
+            in->passed = fd;
+        }
+    }
+}
+
+bool rd_socket_receive(int fd, rd_incoming *in)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
+    struct iovec part = {in->bytes + in->have, RD_FRAME - in->have};
+    struct msghdr m = {.msg_iov = &part,
+                       .msg_iovlen = 1,
+                       .msg_control = control,
+                       .msg_controllen = sizeof control};
+    const ssize_t n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR;
+    keep_passed(&m, in);
+    in->have += (size_t)n;
+    return n > 0;
+}
+
+bool rd_socket_await(int fd, rd_incoming *in, uint64_t until_ns)
+{
+    while (in->have < RD_FRAME)
+        if (!wait_for(fd, POLLIN, until_ns) || !rd_socket_receive(fd, in))
+            return false;
+    return true;
+}

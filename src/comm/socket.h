@@ -1,0 +1,40 @@
+/* socket.h: sockets with deadlines, carrying frames and file descriptors. */
+#ifndef RD_SOCKET_H
+#define RD_SOCKET_H
+
+#include "base/error.h"
+#include "transport/wire.h"
+
+typedef struct {
+    enum { RD_ADDRESS_FILE, RD_ADDRESS_TCP } kind;
+    char path[108]; /* file: a unix socket's path; begins with '@': an abstract name */
+    char host[64];  /* tcp */
+    uint16_t port;
+} rd_address;
+
+/* "file:PATH", "127.0.0.1:1234" */
+ronda_status rd_address_read(const char *text, rd_address *out, rd_error *err);
+
+int rd_socket_listen(const rd_address *address, rd_error *err); /* -1: err says why */
+int rd_socket_connect(const rd_address *address);               /* -1: errno says why */
+/* Non-blocking, close-on-exec; -1 */
+int rd_socket_accept(int listener);
+
+/* The user and process at the other end of a unix socket; false: not known. */
+bool rd_socket_peer(int fd, uint32_t *user, int32_t *pid);
+
+/* A whole frame, with a descriptor or -1, before the deadline. */
+bool rd_socket_send(int fd, const rd_frame *frame, int passed, uint64_t until_ns);
+
+/* Part of a frame as it comes; false: the other end has closed or failed.  *passed is set if a
+ * descriptor came along (the caller's to close). */
+typedef struct {
+    uint8_t bytes[RD_FRAME];
+    size_t have;
+    int passed; /* -1: none */
+} rd_incoming;
+bool rd_socket_receive(int fd, rd_incoming *in);
+/* All of it, waiting. */
+bool rd_socket_await(int fd, rd_incoming *in, uint64_t until_ns);
+
+#endif
