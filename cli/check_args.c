@@ -1,0 +1,135 @@
+/* check_args.c: the arguments of `ronda check`. */
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "args.h"
+#include "base/names.h"
+#include "check.h"
+#include "cli.h"
+#include "plan/plan.h"
+
+const char cli_check_help[] =
+    "ronda check: prove that every algorithm computes its collective\n"
+    "\n"
+    "  ronda check [--collective NAME] [--algo NAME] [-n MAX | -n FIRST..LAST] [--count N,N,...]\n"
+    "              [--quick] [--verbose] [--progress]\n"
+    "\n"
+    "  -c, --collective NAME  this collective alone\n"
+    "  -a, --algo NAME        this algorithm alone\n"
+    "  -n, --size RANGE       worlds: 8 is 1..8, 8..8 is that one; up to 1024.  If none is given, 1..33\n"
+    "                         and then some larger ones\n"
+    "      --count LIST       elements; if none are given, some that are empty, tiny, ragged and more\n"
+    "      --quick            fewer of everything: seconds instead of a minute\n"
+    "      --verbose          a line for every world, too\n"
+    "      --progress         say on standard error what is being proved; a terminal is told anyhow\n"
+    "\n"
+    "All ranks' plans are run in a machine whose values are terms over (rank, element).  Proved is that\n"
+    "every element of every result is made of each contribution once, in its place and the same on\n"
+    "every rank; that sends meet receives of the same size; that nothing can wait for ever; and that no\n"
+    "two steps touch the same memory in no certain order.  Ends with 1 if anything was refused.\n";
+
+static const char ME[] = "check";
+
+enum { MOST_RANKS = 1024, DEFAULT_LAST = 33, QUICK_LAST = 17 };
+static const uint64_t MOST_ELEMENTS = (uint64_t)1 << 40;
+
+enum { COLLECTIVE, ALGO, SIZE, COUNT, QUICK, VERBOSE, PROGRESS };
+
+static const cli_option options[] = {[COLLECTIVE] = {"collective", 'c', true},
+                                     [ALGO] = {"algo", 'a', true},
+                                     [SIZE] = {"size", 'n', true},
+                                     [COUNT] = {"count", 0, true},
+                                     [QUICK] = {"quick", 'q', false},
+                                     [VERBOSE] = {"verbose", 'v', false},
+                                     [PROGRESS] = {"progress", 0, false},
+                                     {NULL, 0, false}};
+
+/* "8" or "2..8" */
+static bool read_range(const cli_args *a, uint32_t *first, uint32_t *last)
+{
+    uint64_t from = 1, to = 0;
+    const char *end = a->value;
+    bool good = cli_digits(a->value, &to, &end);
+    if (good && strncmp(end, "..", 2) == 0) {
+        from = to;
+        good = cli_digits(end + 2, &to, &end);
+    }
+    if (!good || *end)
+        return cli_wrong(ME, "%s: '%s' is neither a number nor a range such as 1..33", a->name,
+                         a->value) == CLI_OK;
+    if (from < 1 || to > MOST_RANKS || from > to)
+        return cli_wrong(ME, "%s: %s holds no worlds of 1..%d ranks", a->name, a->value,
+                         MOST_RANKS) == CLI_OK;
+    *first = (uint32_t)from;
+    *last = (uint32_t)to;
+    return true;
+}
+
+/* "0,1,17" */
+static bool read_counts(const cli_args *a, cli_check_request *q)
+{
+    const char *text = a->value;
+    for (q->count_count = 0; q->count_count < CLI_MOST_COUNTS;) {
+        uint64_t *count = &q->counts[q->count_count++];
+        if (!cli_digits(text, count, &text) || (*text && *text != ','))
+            return cli_wrong(ME, "%s: '%s' is not a list of numbers such as 0,1,17", a->name,
+                             a->value) == CLI_OK;
+        if (*count > MOST_ELEMENTS)
+            return cli_wrong(ME, "%s: %" PRIu64 " is not within 0..%" PRIu64, a->name, *count,
+                             MOST_ELEMENTS) == CLI_OK;
+        if (!*text)
+            return true;
+        text++;
+    }
+    return cli_wrong(ME, "%s: more than %d numbers", a->name, CLI_MOST_COUNTS) == CLI_OK;
+}
+
+static bool read_one(cli_check_request *q, const cli_args *a, int option)
+{
+    switch (option) {
+    case COLLECTIVE:
+        return cli_kind(a, &q->kind);
+    case ALGO:
+        q->algorithm = a->value;
+        return true;
+    case SIZE:
+        return read_range(a, &q->first, &q->last);
+    case COUNT:
+        return read_counts(a, q);
+    case QUICK:
+        return q->quick = true;
+    case VERBOSE:
+        return q->verbose = true;
+    default:
+        return q->progress = true;
+    }
+}
+
+static bool is_known(ronda_kind kind, const char *algorithm)
+{
+    for (const rd_algorithm *a = rd_algorithms; a->name; a++)
+        if ((!kind || a->kind == kind) && strcmp(a->name, algorithm) == 0)
+            return true;
+    return false;
+}
+
+int cli_check_read(int count, char **arguments, cli_check_request *out)
+{
+    cli_args a = {.command = ME, .count = count, .texts = arguments};
+    cli_check_request q = {0};
+    for (int option; (option = cli_next(&a, options)) != CLI_END;)
+        if (option == CLI_BAD || !read_one(&q, &a, option))
+            return CLI_USAGE;
+    if (q.algorithm && !is_known(q.kind, q.algorithm))
+        return cli_wrong(ME, "%s has no algorithm '%s' (ronda plan --list shows them)",
+                         q.kind ? rd_kind_name(q.kind) : "the table", q.algorithm);
+    if (!q.last) {
+        q.first = 1;
+        q.last = q.quick ? QUICK_LAST : DEFAULT_LAST;
+        q.larger = !q.quick && !q.count_count;
+    }
+    q.progress |= isatty(STDERR_FILENO) == 1;
+    *out = q;
+    return CLI_OK;
+}

@@ -1,0 +1,129 @@
+/* choice.c: which algorithm is cheapest for a shape, and why. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "base/names.h"
+#include "plan.h"
+
+bool cli_choose(const rd_shape *shape, uint64_t segment_bytes, cli_choice *out)
+{
+    *out = (cli_choice){.facts = rd_facts_local(rd_usable_cpus())};
+    out->facts.segment_bytes = segment_bytes ? segment_bytes : UINT64_MAX;
+    return rd_choose(shape, &out->facts, out->prices, &out->count) != NULL;
+}
+
+static void time_text(double ns, char text[16])
+{
+    static const char *const units[] = {"ns", "us", "ms", "s"};
+    int unit = 0;
+    for (; unit < 3 && ns >= 1000; unit++)
+        ns /= 1000;
+    snprintf(text, 16,
+             unit == 0 || ns >= 100 ? "%.0f %s"
+             : ns >= 10             ? "%.1f %s"
+                                    : "%.2f %s",
+             ns, units[unit]);
+}
+
+static void print_table(const cli_choice *c, const rd_algorithm *shown)
+{
+    printf("  %-13s  %7s  %9s  %14s  %9s\n", "algorithm", "rounds", "messages", "bytes sent",
+           "estimate");
+    for (uint32_t i = 0; i < c->count; i++) {
+        const rd_price *p = &c->prices[i];
+        char time[16];
+        time_text(p->ns, time);
+        printf("  %-13s  %7" PRIu32 "  %9" PRIu32 "  %14" PRIu64 "  %9s%s\n", p->algorithm->name,
+               p->rounds, p->messages, p->sent_bytes, time,
+               p->algorithm == shown ? "   <- shown above" : "");
+    }
+    printf(
+        "\n  Messages in and out, and bytes sent, of the busiest rank; the time is a model's, for %" PRIu32
+        " core%s.\n",
+        c->facts.cpus, c->facts.cpus == 1 ? "" : "s");
+}
+
+/* --- why: one sentence --- */
+
+typedef struct {
+    char text[200];
+    size_t length;
+} phrase;
+
+/* "2 rounds, not 6; 12 messages, not 28" */
+static void add(phrase *p, const char *what, uint64_t mine, uint64_t theirs)
+{
+    if (p->length < sizeof p->text)
+        p->length += (size_t)snprintf(p->text + p->length, sizeof p->text - p->length,
+                                      "%s%" PRIu64 " %s%s, not %" PRIu64, p->length ? "; " : "",
+                                      mine, what, mine == 1 ? "" : "s", theirs);
+}
+
+/* What the first has better than the second, and what it has worse; a difference of a few bytes in a
+ * hundred is neither. */
+static void compare(const rd_price *first, const rd_price *second, phrase *better, phrase *worse)
+{
+    const struct {
+        const char *what;
+        uint64_t mine, theirs;
+    } facts[] = {{"round", first->rounds, second->rounds},
+                 {"message", first->messages, second->messages},
+                 {"byte", first->sent_bytes, second->sent_bytes}};
+    for (int i = 0; i < 3; i++) {
+        const double mine = (double)facts[i].mine, theirs = (double)facts[i].theirs;
+        if (mine < 0.95 * theirs || theirs < 0.95 * mine)
+            add(mine < theirs ? better : worse, facts[i].what, facts[i].mine, facts[i].theirs);
+    }
+}
+
+/* The candidate that would send most, if that is much more than the cheapest one sends. */
+static const rd_price *wasteful(const cli_choice *c)
+{
+    const rd_price *most = NULL;
+    for (uint32_t i = 1; i < c->count; i++)
+        if (c->prices[i].sent_bytes >= 2 * c->prices[0].sent_bytes &&
+            (!most || c->prices[i].sent_bytes > most->sent_bytes))
+            most = &c->prices[i];
+    return c->prices[0].sent_bytes ? most : NULL;
+}
+
+static void print_why(const cli_choice *c, const rd_shape *s)
+{
+    const rd_price *first = &c->prices[0], *second = &c->prices[1];
+    const char *name = first->algorithm->name;
+    phrase better = {"", 0}, worse = {"", 0};
+    if (s->size == 1) {
+        printf("  With one rank nothing is sent, and all are alike.\n");
+        return;
+    }
+    if (c->count == 1) {
+        printf("  There is no other than %s.\n", name);
+        return;
+    }
+    compare(first, second, &better, &worse);
+    printf("  %s rather than %s: ", name, second->algorithm->name);
+    if (better.length)
+        printf("%s", better.text);
+    else
+        printf(first->ns < second->ns ? "its busiest rank has less to do" : "they cost the same");
+    printf("%s%s.\n", worse.length ? "; though " : "", worse.text);
+    const rd_price *most = wasteful(c);
+    if (most && most != second)
+        printf("  %s would send %.3g times as much.\n", most->algorithm->name,
+               (double)most->sent_bytes / (double)first->sent_bytes);
+}
+
+void cli_choice_print(const cli_choice *c, const cli_plan_request *q)
+{
+    const rd_algorithm *chosen = q->forced ? q->forced : c->prices[0].algorithm;
+    printf("chosen for this shape: %s\n\n", chosen->name);
+    print_table(c, q->algorithm);
+    print_why(c, &q->shape);
+    if (q->forced)
+        printf("  RONDA_ALGO is set, and it names %s.\n", q->forced->name);
+    if (q->algorithm && q->algorithm->flags & RD_REFERENCE)
+        printf("  %s is there to compare with; it is never chosen by itself.\n",
+               q->algorithm->name);
+}

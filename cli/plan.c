@@ -1,0 +1,119 @@
+/* plan.c: `ronda plan`: what a collective does, step by step, and why that way. */
+#include "plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "args.h"
+#include "base/mem.h"
+#include "base/names.h"
+#include "cli.h"
+#include "plan/summary.h"
+
+const char cli_plan_help[] =
+    "ronda plan: show what a collective does, step by step, and why that way\n"
+    "\n"
+    "  ronda plan [--collective NAME] [--algo NAME] [-n RANKS] [--rank R | --all-ranks] [--count N]\n"
+    "             [--type T] [--op OP] [--root R] [--in-place] [--segment BYTES]\n"
+    "  ronda plan --summary [--collective NAME] [-n RANKS] [--count N] [--root R] [--segment BYTES]\n"
+    "  ronda plan --list [--collective NAME]\n"
+    "\n"
+    "  -c, --collective NAME  allreduce (if none is given), broadcast, allgather, reduce_scatter, barrier\n"
+    "  -a, --algo NAME        the algorithm; if none is given, the one that would be chosen\n"
+    "  -n, --size RANKS       ranks in the world, 1..1024 (4)\n"
+    "  -r, --rank R           whose plan (0)\n"
+    "      --all-ranks        every rank's plan\n"
+    "      --count N          elements, as the call counts them (1000); allgather: each rank gives so\n"
+    "                         many; reduce_scatter: each rank gets so many\n"
+    "      --type T           f16, bf16, f32 (if none is given), f64, i8, u8, i16, u16, i32, u32, i64, u64\n"
+    "      --op OP            sum (if none is given), mean, prod, min, max, band, bor, bxor\n"
+    "      --root R           of a broadcast (0)\n"
+    "      --in-place         the result replaces what the rank gave\n"
+    "      --segment BYTES    cut into chunks so that messages have about this size (1048576); 0: do not\n"
+    "      --summary          one line per algorithm: rounds, steps, messages and elements sent; each of\n"
+    "                         the rank that has most of it\n"
+    "      --list             the algorithms, each in a sentence\n"
+    "\n"
+    "At the end stand the algorithms that could be chosen for this shape, cheapest first, and why.\n"
+    "docs/ALGORITHMS.md explains them all.\n";
+
+static int no_memory(void)
+{
+    return cli_failed("plan", "no memory");
+}
+
+static int name_width(ronda_kind kind)
+{
+    size_t width = 0;
+    for (const rd_algorithm *a = rd_algorithms; a->name; a++)
+        if (a->kind == kind && strlen(a->name) > width)
+            width = strlen(a->name);
+    return (int)width;
+}
+
+static int print_list(const cli_plan_request *q)
+{
+    ronda_kind last = 0;
+    for (const rd_algorithm *a = rd_algorithms; a->name; a++) {
+        if (q->shape.kind && a->kind != q->shape.kind)
+            continue;
+        if (a->kind != last)
+            printf("%s%s\n", last ? "\n" : "", rd_kind_name(a->kind));
+        last = a->kind;
+        printf("  %-*s  %s%s\n", name_width(a->kind), a->name, a->about,
+               a->flags & RD_REFERENCE ? "; for comparison, never chosen" : "");
+    }
+    return CLI_OK;
+}
+
+static int print_summary(const cli_plan_request *q)
+{
+    char text[16384];
+    const size_t length = rd_summary_print(&q->shape, q->segment_bytes, text, sizeof text);
+    if (!length || length >= sizeof text)
+        return no_memory();
+    fputs(text, stdout);
+    return CLI_OK;
+}
+
+static int print_rank(const cli_plan_request *q, uint32_t rank)
+{
+    rd_shape shape = q->shape;
+    shape.rank = rank;
+    rd_plan *p = rd_plan_build(q->algorithm, &shape, q->segment_bytes);
+    const size_t length = p ? rd_plan_print(p, q->type, q->op, NULL, 0) : 0;
+    char *text = p ? rd_alloc(length + 1) : NULL;
+    if (text) {
+        rd_plan_print(p, q->type, q->op, text, length + 1);
+        printf("%s\n", text);
+    }
+    const bool ok = text != NULL;
+    rd_free(text);
+    rd_plan_free(p);
+    return ok ? CLI_OK : no_memory();
+}
+
+int cli_plan(int count, char **arguments)
+{
+    cli_plan_request q;
+    cli_choice choice;
+    int status = cli_plan_read(count, arguments, &q);
+    if (status)
+        return status;
+    if (q.list)
+        return print_list(&q);
+    if (q.summary)
+        return print_summary(&q);
+    if (!cli_choose(&q.shape, q.segment_bytes, &choice))
+        return no_memory();
+    if (!q.algorithm)
+        q.algorithm = q.forced ? q.forced : choice.prices[0].algorithm;
+    if (!q.all_ranks)
+        status = print_rank(&q, q.shape.rank);
+    for (uint32_t r = 0; r < q.shape.size && q.all_ranks && !status && cli_flush(); r++)
+        status = print_rank(&q, r);
+    if (!status)
+        cli_choice_print(&choice, &q);
+    return status;
+}

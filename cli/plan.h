@@ -1,0 +1,31 @@
+/* plan.h: what `ronda plan` was asked. */
+#ifndef CLI_PLAN_H
+#define CLI_PLAN_H
+
+#include "plan/choose.h"
+
+typedef struct {
+    rd_shape shape;
+    ronda_type type;
+    ronda_op op;
+    uint64_t segment_bytes;        /* of a message; 0: plans are never cut */
+    const rd_algorithm *algorithm; /* NULL: whatever would be chosen */
+    const rd_algorithm *forced;    /* by RONDA_ALGO; NULL: none */
+    bool all_ranks, summary, list;
+} cli_plan_request;
+
+/* plan_args.c: reads the arguments; CLI_OK, or the user was told. */
+int cli_plan_read(int count, char **arguments, cli_plan_request *out);
+
+/* choice.c: which algorithm is cheapest for a shape, the others' prices, and why. */
+typedef struct {
+    rd_facts facts;
+    rd_price prices[RD_MOST_CANDIDATES]; /* cheapest first */
+    uint32_t count;
+} cli_choice;
+
+bool cli_choose(const rd_shape *shape, uint64_t segment_bytes,
+                cli_choice *out); /* false: no memory */
+void cli_choice_print(const cli_choice *choice, const cli_plan_request *request);
+
+#endif
