@@ -14,6 +14,7 @@ static const struct {
     const char *help, *about;
     bool program; /* its last arguments are a program's, a --help among them as well */
 } commands[] = {
+    {"run", cli_run, cli_run_help, "start a program as ranks of one job on this machine", true},
     {"plan", cli_plan, cli_plan_help, "show what a collective does, step by step, and why that way",
      false},
     {"check", cli_check, cli_check_help, "prove that every algorithm computes its collective",

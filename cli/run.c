@@ -1,0 +1,318 @@
+/* run.c: `ronda run`: the process that the user sees.
+ *
+ * It makes the place where the ranks meet, starts the keeper (run_job.c) and from then on only passes on
+ * what comes to it: signals, stops and, where standard input is a terminal, keys.  A terminal gives keys
+ * to the foreground's process group alone, and that is ours; the ranks are in groups of their own, so
+ * that a Ctrl-C reaches each of them once, through us. */
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "args.h"
+#include "cli.h"
+#include "run.h"
+
+static const char ME[] = "run";
+static const char MEETING[] = "meet";
+static const char UNIQUE[] = "XX"
+                             "XX"
+                             "XX"; /* what mkdtemp() replaces */
+
+/* --- the place --- */
+
+static bool place_at(run_place *p, const char *parent, bool make)
+{
+    const int length = snprintf(p->directory, sizeof p->directory, "%s/ronda-%s", parent, UNIQUE);
+    if (length < 0 || (size_t)length >= sizeof p->directory)
+        return false;
+    if (make && !mkdtemp(p->directory))
+        return false;
+    snprintf(p->address, sizeof p->address, "file:%s/%s", p->directory, MEETING);
+    return true;
+}
+
+/* Below the user's own directory for such things, or else, or where its name is too long for a socket,
+ * in /tmp. */
+static bool place_make(run_place *p, bool make)
+{
+    const char *own = getenv("XDG_RUNTIME_DIR");
+    if (own && own[0] == '/' && place_at(p, own, make))
+        return true;
+    return place_at(p, "/tmp", make);
+}
+
+static bool place_key(run_place *p)
+{
+    unsigned char bytes[32];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return false;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(p->key + 2 * i, 3, "%02x", bytes[i]);
+    return true;
+}
+
+static int remove_one(const char *path, const struct stat *is, int kind, struct FTW *where)
+{
+    (void)is;
+    (void)kind;
+    (void)where;
+    remove(path);
+    return 0;
+}
+
+void run_place_remove(const run_place *place)
+{
+    nftw(place->directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* --- what would be started --- */
+
+/* As a shell would have to be told. */
+static void print_word(const char *word)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
+    if (*word && strspn(word, plain) == strlen(word)) {
+        printf(" %s", word);
+        return;
+    }
+    printf(" '");
+    for (; *word; word++)
+        if (*word == '\'')
+            printf("'\\''");
+        else
+            putchar(*word);
+    printf("'");
+}
+
+static int print_job(const run_request *q)
+{
+    run_place place = {0};
+    if (!place_make(&place, false))
+        return cli_failed(ME, "no place for the ranks to meet");
+    const char *key = getenv("RONDA_KEY");
+    for (uint32_t r = 0; r < q->size; r++) {
+        const int core = q->bind ? run_rank_core(q, r) : -1;
+        printf("rank %" PRIu32, r);
+        if (core >= 0)
+            printf(" on core %d", core);
+        printf(": RONDA_RANK=%" PRIu32 " RONDA_SIZE=%" PRIu32 " RONDA_ADDR=%s RONDA_KEY=%s", r,
+               q->size, place.address, key && *key ? "..." : "(32 random bytes)");
+        for (char **word = q->program; *word; word++)
+            print_word(*word);
+        printf("\n");
+    }
+    return CLI_OK;
+}
+
+/* --- signals --- */
+
+int run_signals(void)
+{
+    static const int heard[] = {SIGINT,  SIGQUIT, SIGHUP,  SIGTSTP,
+                                SIGUSR1, SIGUSR2, SIGTERM, SIGCONT};
+    static const int always = 6; /* from here on they count even if they were ignored */
+    struct sigaction was, child = {.sa_handler = SIG_DFL, .sa_flags = SA_NOCLDSTOP};
+    sigset_t set;
+    sigemptyset(&set);
+    for (int i = 0; i < (int)(sizeof heard / sizeof *heard); i++)
+        if (i >= always || (sigaction(heard[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN))
+            sigaddset(&set, heard[i]);
+    sigaddset(&set, SIGCHLD);
+    sigaction(SIGCHLD, &child, NULL);
+    if (sigprocmask(SIG_SETMASK, &set, NULL))
+        return -1;
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Lets a blocked signal do to us what it does by default. */
+static void suffer(int signal)
+{
+    sigset_t one, before;
+    sigemptyset(&one);
+    sigaddset(&one, signal);
+    raise(signal);
+    sigprocmask(SIG_UNBLOCK, &one, &before);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+/* --- the front --- */
+
+typedef struct {
+    pid_t keeper;
+    int signals;
+    int keys; /* where keys go to; -1: nowhere, or it is not ours to pass them on */
+    char text[4096];
+    size_t length; /* of keys that rank 0 has not taken yet */
+    int last;      /* the signal that was passed on last */
+} front;
+
+/* The kernel decides whether there is anyone who could wake us again; if not, it does not stop us. */
+static void stop_with_keeper(const front *f)
+{
+    kill(f->keeper, SIGTSTP);
+    suffer(SIGTSTP);
+    kill(f->keeper, SIGCONT);
+}
+
+static void pass_on_signals(front *f)
+{
+    struct signalfd_siginfo s;
+    while (read(f->signals, &s, sizeof s) == (ssize_t)sizeof s) {
+        if (s.ssi_signo == SIGTSTP) {
+            stop_with_keeper(f);
+        } else if (s.ssi_signo != SIGCHLD) {
+            kill(f->keeper, (int)s.ssi_signo);
+            f->last = (int)s.ssi_signo == SIGCONT ? f->last : (int)s.ssi_signo;
+        }
+    }
+}
+
+static void end_keys(front *f)
+{
+    close(f->keys);
+    f->keys = -1;
+}
+
+static void take_keys(front *f)
+{
+    const ssize_t n = read(STDIN_FILENO, f->text, sizeof f->text);
+    if (n > 0)
+        f->length = (size_t)n;
+    else if (n == 0 || (errno != EINTR && errno != EAGAIN && tcgetpgrp(STDIN_FILENO) == getpgrp()))
+        end_keys(f);
+}
+
+static void give_keys(front *f)
+{
+    const ssize_t n = write(f->keys, f->text, f->length);
+    if (n > 0) {
+        memmove(f->text, f->text + n, f->length - (size_t)n);
+        f->length -= (size_t)n;
+    } else if (n < 0 && errno != EINTR && errno != EAGAIN) {
+        end_keys(f);
+    }
+}
+
+static void front_turn(front *f)
+{
+    enum { BACKGROUND_MS = 1000 };
+    struct pollfd polls[2] = {{.fd = f->signals, .events = POLLIN}, {.fd = -1}};
+    const bool ours = f->keys >= 0 && (f->length || tcgetpgrp(STDIN_FILENO) == getpgrp());
+    if (ours && f->length)
+        polls[1] = (struct pollfd){.fd = f->keys, .events = POLLOUT};
+    else if (ours)
+        polls[1] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
+    if (poll(polls, 2, f->keys >= 0 && !ours ? BACKGROUND_MS : -1) < 0)
+        return;
+    if (polls[1].revents && f->length)
+        give_keys(f);
+    else if (polls[1].revents)
+        take_keys(f);
+    if (polls[0].revents)
+        pass_on_signals(f);
+}
+
+/* Until the keeper ends; its status. */
+static int front_serve(front *f)
+{
+    int status;
+    pid_t ended;
+    signal(SIGTTIN, SIG_IGN);
+    while ((ended = waitpid(f->keeper, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR))
+        front_turn(f);
+    return status;
+}
+
+/* What to exit with; or the front dies of the signal that ended the job, so that who called us sees. */
+static int front_end(const front *f, const run_place *place, int status)
+{
+    if (WIFSIGNALED(status)) {
+        run_kin_kill();
+        cli_failed(ME, "its own process %d was killed by signal %d, and the job with it",
+                   (int)f->keeper, WTERMSIG(status));
+    }
+    run_place_remove(place);
+    const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    const bool deadly = f->last == SIGINT || f->last == SIGTERM || f->last == SIGHUP;
+    if (deadly && code == 128 + f->last)
+        suffer(f->last);
+    return code;
+}
+
+/* --- both --- */
+
+static int start(const run_request *q, const run_place *place, int signals)
+{
+    int life[2], keys[2] = {STDIN_FILENO, -1};
+    front f = {.signals = signals};
+    if (pipe2(life, O_CLOEXEC) || prctl(PR_SET_CHILD_SUBREAPER, 1))
+        return cli_failed(ME, "cannot start: %s", strerror(errno));
+    if (isatty(STDIN_FILENO) && pipe2(keys, O_CLOEXEC))
+        return cli_failed(ME, "cannot start: %s", strerror(errno));
+    fflush(stdout);
+    f.keeper = fork();
+    if (f.keeper < 0)
+        return cli_failed(ME, "cannot start: %s", strerror(errno));
+    if (f.keeper == 0) {
+        close(life[1]);
+        close(f.signals);
+        if (keys[1] >= 0)
+            close(keys[1]);
+        _exit(run_job_keep(q, place, keys[0], life[0]));
+    }
+    setpgid(f.keeper, f.keeper);
+    close(life[0]);
+    f.keys = keys[1];
+    if (f.keys >= 0) {
+        close(keys[0]);
+        fcntl(f.keys, F_SETFL, O_NONBLOCK);
+    } else {
+        close(STDIN_FILENO); /* rank 0 alone reads it, so its end is the end */
+    }
+    return front_end(&f, place, front_serve(&f));
+}
+
+/* A pipe of ours must not take the number of a standard stream that we were called without. */
+static bool open_standard(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    return fd >= 0 && close(fd) == 0;
+}
+
+int cli_run(int count, char **arguments)
+{
+    run_request q;
+    run_place place = {0};
+    const int status = run_read(count, arguments, &q);
+    if (status)
+        return status;
+    if (q.help)
+        return fputs(cli_run_help, stdout) < 0 ? CLI_FAILED : CLI_OK;
+    if (q.dry_run)
+        return print_job(&q);
+    /* From here on signals wait, so that none can end us before what we make is taken away again. */
+    const int signals = open_standard() ? run_signals() : -1;
+    if (signals < 0 || !place_key(&place))
+        return cli_failed(ME, "cannot start: %s", strerror(errno));
+    if (!place_make(&place, true))
+        return cli_failed(ME, "cannot make a directory for the ranks to meet in: %s",
+                          strerror(errno));
+    const int ended = start(&q, &place, signals);
+    run_place_remove(&place);
+    return ended;
+}

@@ -1,0 +1,113 @@
+/* run_rank.c: one rank as a process. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/cpu.h"
+#include "run.h"
+
+enum { MOST_CORES = 8192 };
+
+typedef struct {
+    cpu_set_t sets[MOST_CORES / CPU_SETSIZE];
+} cores;
+
+/* --- cores --- */
+
+static int nth_core(const cores *c, uint32_t n)
+{
+    for (int core = 0; core < MOST_CORES; core++)
+        if (CPU_ISSET_S((size_t)core, sizeof *c, c->sets) && n-- == 0)
+            return core;
+    return -1;
+}
+
+int run_rank_core(const run_request *q, uint32_t rank)
+{
+    cores c = {0};
+    if (rd_usable_cpus() < q->size || sched_getaffinity(0, sizeof c, c.sets))
+        return -1;
+    return nth_core(&c, q->size - 1) < 0 ? -1 : nth_core(&c, rank);
+}
+
+static void bind_to(int core)
+{
+    cores c = {0};
+    CPU_SET_S((size_t)core, sizeof c, c.sets);
+    sched_setaffinity(0, sizeof c,
+                      c.sets); /* a core that went offline just now is no reason to fail */
+}
+
+/* --- in the child --- */
+
+static void set_number(const char *name, uint32_t value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%" PRIu32, value);
+    setenv(name, text, 1);
+}
+
+static void set_environment(const run_setting *s, uint32_t rank)
+{
+    set_number("RONDA_RANK", rank);
+    set_number("RONDA_SIZE", s->request->size);
+    setenv("RONDA_ADDR", s->place->address, 1);
+    const char *key = getenv("RONDA_KEY");
+    setenv("RONDA_KEY", s->place->key, !key || !*key);
+}
+
+/* What we and main() changed for ourselves is nothing for a program to inherit. */
+static void reset_signals(void)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGTTOU, SIG_DFL);
+    signal(SIGTTIN, SIG_DFL);
+    signal(SIGCHLD, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static _Noreturn void become(const run_setting *s, uint32_t rank, pid_t parent, int out, int err)
+{
+    setpgid(0, 0);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
+        _exit(RUN_NOT_FOUND);
+    const int core = s->request->bind ? run_rank_core(s->request, rank) : -1;
+    if (core >= 0)
+        bind_to(core);
+    set_environment(s, rank);
+    setrlimit(RLIMIT_NOFILE, &s->files);
+    int error = 0;
+    if (dup2(rank == 0 ? s->keys : s->nothing, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
+        dup2(err, STDERR_FILENO) < 0)
+        error = errno;
+    reset_signals();
+    if (!error) {
+        execvp(s->request->program[0], s->request->program);
+        error = errno;
+    }
+    signal(SIGPIPE, SIG_IGN);
+    const run_complaint complaint = {.rank = rank, .error = error};
+    while (write(s->complaints, &complaint, sizeof complaint) < 0 && errno == EINTR) {
+    }
+    _exit(RUN_NOT_FOUND);
+}
+
+/* --- in the keeper --- */
+
+pid_t run_rank_start(const run_setting *s, uint32_t rank, int out, int err)
+{
+    const pid_t parent = getpid(), child = fork();
+    if (child == 0)
+        become(s, rank, parent, out, err);
+    if (child > 0)
+        setpgid(child, child); /* as the child does: whoever comes first */
+    return child;
+}
