@@ -1,0 +1,220 @@
+/* calls.c: see calls.h. */
+#include "calls.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { GUARD = 64 };
+
+static unsigned char guard_byte(uint32_t rank, size_t at)
+{
+    return (unsigned char)(0xa5 ^ at * 7 ^ rank * 31);
+}
+
+/* Memory all of whose bytes are rubbish that depends on the rank. */
+static char *rubbish(uint32_t rank, size_t bytes)
+{
+    char *p = malloc(bytes);
+    if (!p)
+        abort();
+    for (size_t i = 0; i < bytes; i++)
+        p[i] = (char)guard_byte(rank, i);
+    return p;
+}
+
+call_buffers call_open(const model_call *c, uint32_t rank, bool in_place, uint32_t skew)
+{
+    const size_t send = model_send_bytes(c), recv = model_recv_bytes(c);
+    const size_t block = c->kind == RONDA_BARRIER ? 0 : c->count * model_width(c->type);
+    const size_t front = GUARD + skew;
+    call_buffers b = {.call = *c, .rank = rank, .in_place = in_place};
+
+    if (c->kind == RONDA_BROADCAST || c->kind == RONDA_BARRIER)
+        b.in_place = true;
+    b.bytes[0] = front + (b.in_place && recv > send ? recv : send) + GUARD;
+    b.memory[0] = rubbish(rank, b.bytes[0]);
+    b.send = b.recv = b.memory[0] + front;
+    if (!b.in_place) {
+        b.bytes[1] = front + recv + GUARD;
+        b.memory[1] = rubbish(rank, b.bytes[1]);
+        b.recv = b.memory[1] + front;
+    } else if (c->kind == RONDA_ALLGATHER) {
+        b.send += rank * block;
+    } else if (c->kind == RONDA_REDUCE_SCATTER) {
+        b.recv += rank * block;
+    }
+    model_fill(c, rank, c->kind == RONDA_BROADCAST ? b.recv : b.send);
+    b.sent = rubbish(rank, send + 1);
+    memcpy(b.sent, b.send, send);
+    return b;
+}
+
+ronda_status call_run(ronda_comm *comm, const call_buffers *b)
+{
+    const model_call *c = &b->call;
+    switch (c->kind) {
+    case RONDA_ALLREDUCE:
+        return ronda_allreduce(comm, b->send, b->recv, c->count, c->type, c->op);
+    case RONDA_BROADCAST:
+        return ronda_broadcast(comm, b->recv, c->count, c->type, c->root);
+    case RONDA_ALLGATHER:
+        return ronda_allgather(comm, b->send, b->recv, c->count, c->type);
+    case RONDA_REDUCE_SCATTER:
+        return ronda_reduce_scatter(comm, b->send, b->recv, c->count, c->type, c->op);
+    default:
+        return ronda_barrier(comm);
+    }
+}
+
+/* The first byte of from .. to that is not rubbish any more; to: all is as it was. */
+static const char *touched(const call_buffers *b, int m, const char *from, const char *to)
+{
+    while (from < to && (unsigned char)*from == guard_byte(b->rank, (size_t)(from - b->memory[m])))
+        from++;
+    return from;
+}
+
+static const char *least(const char *a, const char *b)
+{
+    return a < b ? a : b;
+}
+
+/* Every byte of a memory but what the call may write: rubbish as before, or what was sent. */
+static bool memory_clean(const call_buffers *b, int m)
+{
+    const char *const end = b->memory[m] + b->bytes[m];
+    const char *const sent_end = b->send + model_send_bytes(&b->call);
+    const char *const recv_end = b->recv + model_recv_bytes(&b->call);
+    for (const char *at = b->memory[m]; at < end;) {
+        const char *next = end;
+        bool clean;
+        if (at >= b->recv && at < recv_end) {
+            at = least(recv_end, end);
+            continue;
+        }
+        if (at < b->recv)
+            next = least(next, b->recv);
+        if (at < b->send)
+            next = least(next, b->send);
+        if (at >= b->send && at < sent_end) {
+            next = least(next, sent_end);
+            clean = memcmp(at, b->sent + (at - b->send), (size_t)(next - at)) == 0;
+        } else {
+            clean = touched(b, m, at, next) == next;
+        }
+        if (!CHECK(clean, "%s: rank %u: send (or what is beside it) was written",
+                   model_text(&b->call), b->rank))
+            return false;
+        at = next;
+    }
+    return true;
+}
+
+bool call_clean(const call_buffers *b)
+{
+    bool clean = true;
+    for (int m = 0; m < 2 && b->memory[m]; m++)
+        clean &= memory_clean(b, m);
+    return clean;
+}
+
+bool call_right(const call_buffers *b, const void *whole)
+{
+    char why[512] = "";
+    const bool right = whole ? model_same(&b->call, b->rank, b->recv, whole, why, sizeof why)
+                             : model_near(&b->call, b->rank, b->recv, why, sizeof why);
+    CHECK(right, "%s%s", why, b->in_place ? " (in place)" : "");
+    return call_clean(b) && right;
+}
+
+void call_close(call_buffers *b)
+{
+    for (int m = 0; m < 2 && b->memory[m]; m++) {
+        memset(b->memory[m], 0x5a, b->bytes[m]);
+        free(b->memory[m]);
+    }
+    free(b->sent);
+}
+
+/* --- worlds --- */
+
+bool world_open(uint32_t size, const char *algorithms, ronda_comm *comms[])
+{
+    if (algorithms)
+        setenv("RONDA_ALGO", algorithms, 1);
+    else
+        unsetenv("RONDA_ALGO");
+    const ronda_status status = ronda_init_local(size, comms);
+    unsetenv("RONDA_ALGO");
+    return CHECK(status == RONDA_OK, "%u ranks, %s: %s", size, algorithms ? algorithms : "",
+                 ronda_last_error(NULL));
+}
+
+void world_close(uint32_t size, ronda_comm *comms[])
+{
+    for (uint32_t r = 0; r < size; r++) {
+        const ronda_status status = ronda_close(comms[r]);
+        CHECK(status == RONDA_OK, "closing rank %u of %u: %s", r, size, ronda_strerror(status));
+    }
+}
+
+planned_call call_plan(rng *r, const model_call *c, bool exact)
+{
+    return (planned_call){.call = *c,
+                          .whole = exact ? model_whole(c) : NULL,
+                          .in_place = rng_next(r),
+                          .skew = rng_below(r, 2) ? 0 : (uint32_t)rng_below(r, 64)};
+}
+
+typedef struct {
+    ronda_comm **comms;
+    planned_call *calls;
+    uint32_t count;
+} program;
+
+static void run_program(void *context, uint32_t rank)
+{
+    const program *p = context;
+    for (uint32_t i = 0; i < p->count; i++) {
+        const planned_call *c = &p->calls[i];
+        call_buffers b = call_open(&c->call, rank, c->in_place >> rank % 64 & 1, c->skew);
+        const ronda_status status = call_run(p->comms[rank], &b);
+        const bool ok = CHECK(status == RONDA_OK, "call %u, %s: rank %u: %s", i,
+                              model_text(&c->call), rank, ronda_last_error(p->comms[rank])) &&
+                        call_right(&b, c->whole);
+        call_close(&b);
+        if (!ok) {
+            ronda_abort(p->comms[rank], "a result was wrong");
+            return;
+        }
+    }
+}
+
+void world_run(uint32_t size, ronda_comm *comms[], planned_call calls[], uint32_t count)
+{
+    program p = {comms, calls, count};
+    run_ranks(size, run_program, &p);
+}
+
+void calls_free(planned_call calls[], uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        free(calls[i].whole);
+}
+
+/* --- time --- */
+
+void sleep_ms(unsigned ms)
+{
+    const struct timespec t = {ms / 1000, (long)(ms % 1000) * 1000000};
+    nanosleep(&t, NULL);
+}
+
+double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}

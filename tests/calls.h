@@ -1,0 +1,47 @@
+/* calls.h: collectives of model.h through the public API, in buffers that show who wrote beside
+ * them, and worlds to make them in. */
+#ifndef RD_CALLS_H
+#define RD_CALLS_H
+
+#include "model.h"
+
+/* One rank's buffers of one call.  send and recv are what the call gets. */
+typedef struct {
+    model_call call;
+    uint32_t rank;
+    bool in_place;
+    char *send, *recv;
+    char *sent; /* what was in send at first */
+    char *memory[2];
+    size_t bytes[2]; /* of both, guards included */
+} call_buffers;
+
+/* Fills send as the model says and recv with rubbish.  skew: bytes by which both are misplaced, up
+ * to 63.  A broadcast is always in place, a barrier has no buffers. */
+call_buffers call_open(const model_call *c, uint32_t rank, bool in_place, uint32_t skew);
+ronda_status call_run(ronda_comm *comm, const call_buffers *b);
+
+/* The result is the model's bits (whole), or near it (NULL), and nothing else was written. */
+bool call_right(const call_buffers *b, const void *whole);
+bool call_clean(const call_buffers *b); /* what must not be written was not */
+void call_close(call_buffers *b);       /* overwrites everything, and frees it */
+
+/* A world of threads with these algorithms ("allreduce=ring"; NULL: by cost). */
+bool world_open(uint32_t size, const char *algorithms, ronda_comm *comms[]);
+void world_close(uint32_t size, ronda_comm *comms[]);
+
+/* A list of calls, made by all ranks of a world one after the other, without a pause. */
+typedef struct {
+    model_call call;
+    void *whole;       /* the model's bits; NULL: near is enough */
+    uint64_t in_place; /* bit (rank % 64) */
+    uint32_t skew;
+} planned_call;
+planned_call call_plan(rng *r, const model_call *c, bool exact);
+void world_run(uint32_t size, ronda_comm *comms[], planned_call calls[], uint32_t count);
+void calls_free(planned_call calls[], uint32_t count);
+
+void sleep_ms(unsigned ms);
+double seconds_now(void);
+
+#endif

@@ -1,0 +1,12 @@
+/* links.h: worlds of links, all of whose ends are in this process, whatever the transport. */
+#ifndef RD_LINKS_H
+#define RD_LINKS_H
+
+#include "transport/transport.h"
+
+bool links_local(uint32_t size, rd_link *links[]);
+
+/* Each link has a mapping of its own of the same memory, as if it were another process. */
+bool links_shm(uint32_t size, rd_link *links[]);
+
+#endif

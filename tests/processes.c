@@ -1,0 +1,92 @@
+#include "processes.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "calls.h"
+
+job job_open(uint32_t size, int (*body)(job *j, uint32_t rank), const void *context)
+{
+    static const char template[] = {'X', 'X', 'X', 'X', 'X', 'X', 0};
+    job j = {.size = size, .body = body, .context = context};
+    snprintf(j.directory, sizeof j.directory, "/tmp/ronda-test-%.6s", template);
+    CHECK(mkdtemp(j.directory) != NULL, "no directory: %s", strerror(errno));
+    snprintf(j.address, sizeof j.address, "file:%s/door", j.directory);
+    j.shared =
+        mmap(NULL, sizeof *j.shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return j;
+}
+
+void job_start(job *j)
+{
+    const pid_t parent = getpid();
+    fflush(NULL);
+    for (uint32_t r = 0; r < j->size; r++) {
+        j->status[r] = -1;
+        j->pids[r] = fork();
+        CHECK(j->pids[r] >= 0, "no process: %s", strerror(errno));
+        if (j->pids[r] != 0)
+            continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(1);
+        const int status = j->body(j, r);
+        fflush(NULL);
+        _exit(status ? status : test_failed());
+    }
+}
+
+void job_wait(job *j, unsigned seconds)
+{
+    const double end = seconds_now() + seconds;
+    for (uint32_t running = j->size; running > 0;) {
+        running = 0;
+        for (uint32_t r = 0; r < j->size; r++) {
+            if (j->status[r] != -1)
+                continue;
+            int status;
+            if (waitpid(j->pids[r], &status, WNOHANG) == j->pids[r])
+                j->status[r] = status;
+            else
+                running++;
+        }
+        if (running && seconds_now() > end) {
+            for (uint32_t r = 0; r < j->size; r++)
+                if (j->status[r] == -1) {
+                    CHECK(seconds_now() <= end, "rank %u (pid %d) was still running after %u s", r,
+                          (int)j->pids[r], seconds);
+                    kill(j->pids[r], SIGKILL);
+                    waitpid(j->pids[r], &j->status[r], 0);
+                }
+            return;
+        }
+        if (running)
+            sleep_ms(1);
+    }
+}
+
+void job_close(job *j)
+{
+    CHECK(rmdir(j->directory) == 0, "something was left in %s: %s", j->directory, strerror(errno));
+    munmap(j->shared, sizeof *j->shared);
+}
+
+ronda_comm *job_join(job *j, uint32_t rank)
+{
+    ronda_comm *c = NULL;
+    const ronda_config config = {.struct_size = sizeof config,
+                                 .rank = rank,
+                                 .size = j->size,
+                                 .addr = j->address,
+                                 .key = "a key of the tests"};
+    const ronda_status status = ronda_init(&config, &c);
+    CHECK(status == RONDA_OK, "rank %u of %u: %s", rank, j->size, ronda_last_error(NULL));
+    return c;
+}

@@ -1,0 +1,38 @@
+/* processes.h: ranks as real processes, for tests. */
+#ifndef RD_PROCESSES_H
+#define RD_PROCESSES_H
+
+#include "harness.h"
+#include "ronda.h"
+
+#include <sys/types.h>
+
+enum { MOST_PROCESSES = 64 };
+
+/* A job: what every rank of it knows before it starts. */
+typedef struct job job;
+struct job {
+    uint32_t size;
+    int (*body)(job *j, uint32_t rank); /* in its own process; its exit status */
+    const void *context;
+    char address[100]; /* file:PATH in a directory of its own */
+    char directory[64];
+    pid_t pids[MOST_PROCESSES];
+    int status[MOST_PROCESSES]; /* as waitpid() gives it; -1: still running */
+    struct shared *shared;      /* numbers that all ranks and the test see */
+};
+
+struct shared {
+    _Atomic uint64_t number[MOST_PROCESSES];
+};
+
+job job_open(uint32_t size, int (*body)(job *j, uint32_t rank), const void *context);
+void job_start(job *j);
+/* Waits for all ranks; kills what still runs at the deadline, and fails the test then. */
+void job_wait(job *j, unsigned seconds);
+void job_close(job *j); /* nothing may be left of it */
+
+/* In a rank: joins the job's world, or fails the test. */
+ronda_comm *job_join(job *j, uint32_t rank);
+
+#endif

@@ -1,0 +1,193 @@
+/* test_check.c: every row of the table is proved, for every small world and for large ones.
+ * What a proof must refuse is in test_refusals.c and test_mutants.c. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "harness.h"
+#include "oddities.h"
+#include "plan/check.h"
+
+enum { WORKERS = 4 };
+
+typedef struct {
+    const rd_algorithm *a;
+    uint32_t n, root, width;
+    uint64_t count, segment;
+    bool mean;
+    int place;
+} question;
+
+static void prove(question q)
+{
+    const rd_proof proof =
+        rd_check_world(q.a, q.n, q.count, q.root, q.width, q.mean, q.place, q.segment);
+    CHECK(proof.ok,
+          "kind %d %s n=%u count=%" PRIu64 " root=%u width=%u mean=%d place=%d segment=%" PRIu64
+          ": %s",
+          q.a->kind, q.a->name, q.n, q.count, q.root, q.width, q.mean, q.place, q.segment,
+          proof.why);
+    CHECK(proof.ok == (proof.why[0] == 0), "ok is %d and why is \"%s\"", proof.ok, proof.why);
+}
+
+static bool reduces(const rd_algorithm *a)
+{
+    return a->kind == RONDA_ALLREDUCE || a->kind == RONDA_REDUCE_SCATTER;
+}
+
+/* Everyone has blocks of every rank, so counts weigh more. */
+static bool has_blocks(const rd_algorithm *a)
+{
+    return a->kind == RONDA_ALLGATHER || a->kind == RONDA_REDUCE_SCATTER;
+}
+
+/* Of one world, count and segment: roots, places, mean or not.  `few`: not every mixture of them. */
+static void prove_variants(question q, bool few)
+{
+    const uint32_t roots[] = {0, 1, q.n / 2, q.n - 1};
+    const bool rooted = q.a->kind == RONDA_BROADCAST, all = q.n <= 9;
+    const bool placed = reduces(q.a) || has_blocks(q.a);
+    for (uint32_t i = 0; i < (rooted ? (all ? q.n : 4) : 1); i++)
+        for (q.place = few && placed ? RD_PLACE_MIXED : 0; q.place < (placed ? RD_PLACES : 1);
+             q.place++)
+            for (int mean = few && reduces(q.a); mean <= reduces(q.a); mean++) {
+                q.root = all ? i : roots[i];
+                q.mean = mean;
+                prove(q);
+            }
+}
+
+static void prove_world(const rd_algorithm *a, uint32_t n)
+{
+    static const uint64_t segments[] = {0, 4, 20, 64};
+    const uint64_t counts[] = {0, 1, 2, 3, n - 1, n, n + 1, 2 * n + 3, 61, 200};
+    const uint64_t most = !has_blocks(a) ? UINT64_MAX : n <= 9 ? 61 : n <= 17 ? 11 : 5;
+    const bool barrier = a->kind == RONDA_BARRIER;
+    for (size_t c = 0; c < (barrier ? 1 : sizeof counts / sizeof *counts); c++) {
+        if (counts[c] > most || (c > 4 && counts[c] <= 3))
+            continue;
+        question q = {.a = a, .n = n, .count = counts[c], .width = 4};
+        for (size_t g = 0; g < (barrier || a->flags & RD_WHOLE ? 1 : 4); g++) {
+            q.segment = segments[g];
+            if (g > 0 && (q.count * 4 <= q.segment || q.count * 4 > 64 * q.segment))
+                continue; /* one chunk again, or very many */
+            prove_variants(q, g > 0 && n > 9);
+        }
+        q.width = c % 2 ? 1 : 8;
+        q.segment = 16;
+        prove_variants(q, n > 9);
+    }
+}
+
+/* Worlds go to the workers in turn, so that each has small and large ones. */
+static void prove_small_worlds(void *context, uint32_t worker)
+{
+    const rd_algorithm *rows = context;
+    const uint32_t most = test_sanitized() ? 9 : 33;
+    for (uint32_t n = 1 + worker; n <= most; n += WORKERS)
+        for (const rd_algorithm *a = rows; a->name && !test_failed(); a++)
+            prove_world(a, n);
+}
+
+TEST(every_row_is_proved_for_every_small_world)
+{
+    test_deadline(600);
+    run_ranks(WORKERS, prove_small_worlds, (void *)(uintptr_t)rd_algorithms);
+}
+
+TEST(rows_that_nobody_needs_are_proved_too)
+{
+    for (uint32_t n = 1; n <= 9; n++)
+        for (const rd_algorithm *a = oddities; a->name; a++)
+            prove_world(a, n);
+}
+
+/* --- large worlds --- */
+
+static void prove_large(const char *name, ronda_kind kind, uint32_t n, uint64_t count,
+                        uint64_t segment)
+{
+    const rd_algorithm *a = rd_algorithm_named(kind, name);
+    if (!CHECK(a, "there is no row %s of kind %d", name, kind))
+        return;
+    prove((question){.a = a,
+                     .n = n,
+                     .root = n / 3,
+                     .width = 4,
+                     .count = count,
+                     .segment = segment,
+                     .mean = reduces(a),
+                     .place = reduces(a) || has_blocks(a) ? RD_PLACE_MIXED : RD_PLACE_NONE});
+}
+
+TEST(rows_for_many_ranks_are_proved_for_1024)
+{
+    const uint32_t n = test_sanitized() ? 96 : 1024;
+    test_deadline(600);
+    prove_large("ring", RONDA_ALLREDUCE, n, n + 477, 0);
+    prove_large("halving", RONDA_ALLREDUCE, n, 3 * n + 7, 64);
+    prove_large("halving", RONDA_ALLREDUCE, n - 1, 2 * n + 1, 0);
+    prove_large("binomial", RONDA_BROADCAST, n, 1001, 512);
+    prove_large("tree", RONDA_BROADCAST, n, 1001, 512);
+    prove_large("bruck", RONDA_ALLGATHER, n, 3, 0);
+    prove_large("ring", RONDA_ALLGATHER, n, 1, 0);
+    prove_large("dissemination", RONDA_BARRIER, n, 1, 0);
+    prove_large("dissemination", RONDA_BARRIER, n - 1, 1, 0);
+    prove_large("ring", RONDA_BARRIER, n, 1, 0);
+}
+
+TEST(every_row_is_proved_for_some_hundred_ranks)
+{
+    const uint32_t n = test_sanitized() ? 40 : 131;
+    test_deadline(300);
+    for (const rd_algorithm *a = rd_algorithms; a->name; a++)
+        prove_large(a->name, a->kind, n, has_blocks(a) ? 2 : 2 * n + 5, 32);
+}
+
+/* --- figures and memory --- */
+
+TEST(a_proof_says_what_it_has_proved)
+{
+    const rd_algorithm *ring = rd_algorithm_named(RONDA_ALLREDUCE, "ring");
+    const rd_proof proof = rd_check_world(ring, 4, 8, 0, 4, false, RD_PLACE_NONE, 0);
+    CHECK(proof.ok, "%s", proof.why);
+    CHECK(proof.messages == 4 * 6, "%" PRIu64 " messages", proof.messages);
+    CHECK(proof.steps == 2 * proof.messages, "%" PRIu64 " steps", proof.steps);
+    CHECK(proof.terms == 4 * 8 + 3 * 8, "%" PRIu64 " terms", proof.terms);
+}
+
+/* Wherever memory runs out, the proof says so and leaves nothing behind. */
+TEST(a_proof_without_memory_is_refused)
+{
+    const rd_algorithm *a = rd_algorithm_named(RONDA_ALLREDUCE, "two_shot");
+    rd_plan *plans[3];
+    for (uint32_t r = 0; r < 3; r++) {
+        const rd_shape s = {.kind = a->kind, .rank = r, .size = 3, .width = 4, .count = 7};
+        plans[r] = rd_plan_build(a, &s, 0);
+    }
+    bool ok = false;
+    for (long calls = 0; calls < 1000 && !ok; calls++) {
+        rd_mem_fail_after(calls);
+        const rd_proof proof = rd_check_plans(plans, 3);
+        rd_mem_fail_after(-1);
+        ok = proof.ok;
+        CHECK(ok || strstr(proof.why, "no memory"), "after %ld calls: %s", calls, proof.why);
+        CHECK(!ok || calls > 10, "a proof with %ld calls for memory", calls);
+    }
+    CHECK(ok, "never enough memory");
+    for (uint32_t r = 0; r < 3; r++)
+        rd_plan_free(plans[r]);
+}
+
+TEST(a_world_without_memory_is_refused)
+{
+    const rd_algorithm *a = rd_algorithm_named(RONDA_ALLREDUCE, "ring");
+    bool ok = false;
+    for (long calls = 0; calls < 2000 && !ok; calls++) {
+        rd_mem_fail_after(calls);
+        const rd_proof proof = rd_check_world(a, 3, 7, 0, 4, true, RD_PLACE_MIXED, 4);
+        rd_mem_fail_after(-1);
+        ok = proof.ok;
+        CHECK(ok || strstr(proof.why, "no memory"), "after %ld calls: %s", calls, proof.why);
+    }
+    CHECK(ok, "never enough memory");
+}

@@ -1,0 +1,340 @@
+/* test_processes.c: ranks as processes over shared memory: right results, and every way to die. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "calls.h"
+#include "plan/plan.h"
+#include "processes.h"
+
+enum { PROGRAM = 40 };
+
+typedef struct {
+    planned_call calls[PROGRAM];
+    uint32_t count;
+} program;
+
+static void all_succeed(const job *j)
+{
+    for (uint32_t r = 0; r < j->size; r++)
+        CHECK(j->status[r] == 0, "rank %u of %u ended with status 0x%x", r, j->size,
+              (unsigned)j->status[r]);
+}
+
+static uint32_t open_files(void)
+{
+    uint32_t n = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+/* --- right results --- */
+
+static int run_program(job *j, uint32_t rank)
+{
+    const program *p = j->context;
+    const uint32_t files = open_files();
+    ronda_comm *c = job_join(j, rank);
+    for (uint32_t i = 0; c && i < p->count; i++) {
+        const planned_call *q = &p->calls[i];
+        call_buffers b = call_open(&q->call, rank, q->in_place >> rank % 64 & 1, q->skew);
+        const ronda_status status = call_run(c, &b);
+        if (!CHECK(status == RONDA_OK, "%s: %s", model_text(&q->call), ronda_last_error(c)) ||
+            !CHECK(call_right(&b, q->whole), "%s: rank %u is wrong", model_text(&q->call), rank))
+            return 1;
+        call_close(&b);
+    }
+    CHECK(ronda_close(c) == RONDA_OK, "rank %u did not close well", rank);
+    CHECK(open_files() == files, "%u files are open, not %u", open_files(), files);
+    return 0;
+}
+
+static void run_job(uint32_t size, program *p)
+{
+    job j = job_open(size, run_program, p);
+    job_start(&j);
+    job_wait(&j, 60);
+    all_succeed(&j);
+    job_close(&j);
+    calls_free(p->calls, p->count);
+}
+
+TEST(random_programs)
+{
+    static const uint32_t sizes[] = {2, 3, 4, 5, 8, 13, 17};
+    rng r = rng_start();
+    static program p;
+    test_deadline(300);
+    for (uint32_t i = 0; i < 7 && !test_failed(); i++) {
+        p.count = test_sanitized() ? 10 : PROGRAM;
+        for (uint32_t k = 0; k < p.count; k++) {
+            const model_call c =
+                model_draw(&r, model_kind(&r), sizes[i], k % 10 == 9 ? 4 << 20 : 1 << 14);
+            p.calls[k] = call_plan(&r, &c, true);
+        }
+        run_job(sizes[i], &p);
+    }
+}
+
+TEST(every_algorithm)
+{
+    rng r = rng_start();
+    static program p;
+    test_deadline(300);
+    for (const rd_algorithm *a = rd_algorithms; a->name && !test_failed(); a++) {
+        char force[64];
+        const uint32_t n = 2 + (uint32_t)rng_below(&r, 5);
+        snprintf(force, sizeof force, "%s=%s",
+                 a->kind == RONDA_ALLREDUCE        ? "allreduce"
+                 : a->kind == RONDA_BROADCAST      ? "broadcast"
+                 : a->kind == RONDA_ALLGATHER      ? "allgather"
+                 : a->kind == RONDA_REDUCE_SCATTER ? "reduce_scatter"
+                                                   : "barrier",
+                 a->name);
+        setenv("RONDA_ALGO", force, 1);
+        p.count = 8;
+        for (uint32_t k = 0; k < p.count; k++) {
+            const model_call c = model_draw(&r, a->kind, n,
+                                            k == 7  ? 6 << 20
+                                            : k % 2 ? 1 << 10
+                                                    : 1 << 17);
+            p.calls[k] = call_plan(&r, &c, true);
+        }
+        run_job(n, &p);
+        unsetenv("RONDA_ALGO");
+    }
+}
+
+/* --- death --- */
+
+enum { SMALL = 2, LARGE = 1 << 20 };
+
+/* Calls without end; what happens to the others is the result. */
+static int call_until_it_fails(job *j, uint32_t rank)
+{
+    const size_t count = *(const size_t *)j->context;
+    ronda_comm *c = job_join(j, rank);
+    float *x = calloc(count, sizeof *x), *y = calloc(count * j->size, sizeof *y);
+    ronda_error e = {.struct_size = sizeof e};
+    ronda_status status = RONDA_OK;
+    ronda_set_timeout(c, 2000000000);
+    for (uint64_t i = 0; !status; i++) {
+        j->shared->number[rank] = i + 1;
+        status = i % 4 == 0   ? ronda_allreduce(c, x, x, count, RONDA_F32, RONDA_SUM)
+                 : i % 4 == 1 ? ronda_broadcast(c, x, count, RONDA_F32, (uint32_t)(i / 4 % j->size))
+                 : i % 4 == 2 ? ronda_allgather(c, x, y, count, RONDA_F32)
+                              : ronda_barrier(c);
+    }
+    ronda_get_error(c, &e);
+    j->shared->number[rank] = (uint64_t)(uint32_t)-status << 32 | e.peer;
+    CHECK(ronda_barrier(c) == status, "a later call returned something else");
+    char pid[32];
+    snprintf(pid, sizeof pid, "pid %d", (int)j->pids[e.peer < j->size ? e.peer : 0]);
+    /* We know the pids of those forked before us */
+    if (status == RONDA_EPEER && e.peer < rank)
+        CHECK(strstr(e.message, pid) != NULL, "'%s' does not name %s", e.message, pid);
+    ronda_close(c);
+    free(x);
+    free(y);
+    return 0;
+}
+
+static void strike(uint32_t size, size_t count, int signal, ronda_status expected,
+                   uint32_t delay_ms)
+{
+    job j = job_open(size, call_until_it_fails, &count);
+    job_start(&j);
+    const uint32_t victim = size / 2;
+    while (!j.shared->number[victim] && !test_failed())
+        sleep_ms(1);
+    sleep_ms(delay_ms);
+    kill(j.pids[victim], signal);
+    if (signal == SIGSTOP) {
+        sleep_ms(4000);
+        kill(j.pids[victim], SIGKILL);
+    }
+    job_wait(&j, 30);
+    for (uint32_t r = 0; r < size; r++) {
+        const uint64_t n = j.shared->number[r];
+        if (r == victim)
+            continue;
+        CHECK(j.status[r] == 0, "rank %u ended with 0x%x", r, (unsigned)j.status[r]);
+        CHECK((ronda_status) - (int32_t)(n >> 32) == expected && (uint32_t)n == victim,
+              "rank %u of %u, %zu elements: status %d about rank %u, not %d about rank %u", r, size,
+              count, -(int)(n >> 32), (unsigned)(uint32_t)n, expected, victim);
+    }
+    job_close(&j);
+}
+
+TEST(a_rank_is_killed_at_any_moment)
+{
+    rng r = rng_start();
+    test_deadline(200);
+    for (uint32_t i = 0; i < (test_sanitized() ? 8u : 24u) && !test_failed(); i++)
+        strike(2 + i % 4, i % 3 ? SMALL : LARGE, SIGKILL, RONDA_EPEER, (uint32_t)rng_below(&r, 40));
+}
+
+TEST(a_rank_crashes)
+{
+    strike(3, SMALL, SIGSEGV, RONDA_EPEER, 5);
+}
+
+TEST(a_rank_is_stopped)
+{
+    test_deadline(120);
+    strike(3, SMALL, SIGSTOP, RONDA_ETIMEOUT, 5);
+    strike(4, LARGE, SIGSTOP, RONDA_ETIMEOUT, 5);
+}
+
+static int leaves_without_a_word(job *j, uint32_t rank)
+{
+    ronda_comm *c = job_join(j, rank);
+    float x[4] = {0};
+    if (rank == 1)
+        return 0;
+    const ronda_status status = ronda_allreduce(c, x, x, 4, RONDA_F32, RONDA_SUM);
+    CHECK(status == RONDA_EPEER && strstr(ronda_last_error(c), "rank 1"), "rank %u: %d: %s", rank,
+          status, ronda_last_error(c));
+    ronda_close(c);
+    return 0;
+}
+
+TEST(a_rank_exits_without_closing)
+{
+    job j = job_open(4, leaves_without_a_word, NULL);
+    job_start(&j);
+    job_wait(&j, 30);
+    all_succeed(&j);
+    job_close(&j);
+}
+
+static int with_its_own_algorithm(job *j, uint32_t rank)
+{
+    setenv("RONDA_ALGO", rank == 1 ? "allreduce=ring" : "allreduce=two_shot", 1);
+    ronda_comm *c = job_join(j, rank);
+    float x[4] = {0};
+    const ronda_status status = ronda_allreduce(c, x, x, 4, RONDA_F32, RONDA_SUM);
+    CHECK(status == RONDA_EMISMATCH && strstr(ronda_last_error(c), "differ in algorithm"),
+          "rank %u: %d: %s", rank, status, ronda_last_error(c));
+    ronda_close(c);
+    return 0;
+}
+
+TEST(ranks_with_other_algorithms)
+{
+    job j = job_open(3, with_its_own_algorithm, NULL);
+    job_start(&j);
+    job_wait(&j, 30);
+    all_succeed(&j);
+    job_close(&j);
+}
+
+/* --- joining --- */
+
+typedef struct {
+    uint32_t rank, size;
+    const char *key;
+    ronda_status expected;
+    const char *says;
+} join_case;
+
+/* Rank r joins as cases[r] says, with little patience. */
+static int join_as_told(job *j, uint32_t rank)
+{
+    const join_case *c = (const join_case *)j->context + rank;
+    ronda_comm *comm = NULL;
+    const ronda_config config = {.struct_size = sizeof config,
+                                 .rank = c->rank,
+                                 .size = c->size,
+                                 .addr = j->address,
+                                 .key = c->key,
+                                 .start_timeout_ns = 1500000000};
+    if (rank)
+        sleep_ms(100 * rank);
+    const ronda_status status = ronda_init(&config, &comm);
+    const char *text = status ? ronda_last_error(NULL) : "joined";
+    CHECK(status == c->expected && strstr(text, c->says), "process %u: %d '%s', not %d '%s'", rank,
+          status, text, c->expected, c->says);
+    if (!status)
+        ronda_close(comm);
+    return 0;
+}
+
+static void join_all(uint32_t processes, const join_case cases[])
+{
+    job j = job_open(processes, join_as_told, cases);
+    job_start(&j);
+    job_wait(&j, 30);
+    all_succeed(&j);
+    job_close(&j);
+}
+
+TEST(a_rank_does_not_come)
+{
+    join_all(2, (const join_case[]){{0, 4, "k", RONDA_ETIMEOUT, "missing: rank 2, 3"},
+                                    {1, 4, "k", RONDA_ETIMEOUT, "missing: rank 2, 3"}});
+    join_all(1, (const join_case[]){{1, 2, "k", RONDA_ETIMEOUT, "no rank 0 at file:"}});
+}
+
+TEST(two_processes_with_one_rank)
+{
+    join_all(4, (const join_case[]){{0, 3, "k", RONDA_OK, "joined"},
+                                    {1, 3, "k", RONDA_OK, "joined"},
+                                    {1, 3, "k", RONDA_EINVAL, "there is a rank 1 already"},
+                                    {2, 3, "k", RONDA_OK, "joined"}});
+}
+
+TEST(another_size_or_key)
+{
+    join_all(4, (const join_case[]){{0, 2, "k", RONDA_OK, "joined"},
+                                    {1, 3, "k", RONDA_EINVAL, "told of 3 ranks, but rank 0 of 2"},
+                                    {1, 2, "another", RONDA_EINVAL, "RONDA_KEY is not rank 0's"},
+                                    {1, 2, "k", RONDA_OK, "joined"}});
+    join_all(3, (const join_case[]){{0, 2, "k", RONDA_OK, "joined"},
+                                    {1, 2, NULL, RONDA_EINVAL, "rank 0 has a RONDA_KEY"},
+                                    {1, 2, "k", RONDA_OK, "joined"}});
+}
+
+/* A stranger at rank 0's door says rubbish, or nothing. */
+static int stranger(job *j, uint32_t rank)
+{
+    if (rank < 2) {
+        static const join_case cases[] = {{0, 2, "k", RONDA_OK, "joined"},
+                                          {1, 2, "k", RONDA_OK, "joined"}};
+        job mine = *j;
+        mine.context = cases;
+        if (rank)
+            sleep_ms(600);
+        return join_as_told(&mine, rank);
+    }
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    snprintf(name.sun_path, sizeof name.sun_path, "%s", j->address + 5);
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    for (int i = 0; i < 200 && connect(fd, (struct sockaddr *)&name, sizeof name); i++)
+        sleep_ms(5);
+    rng r = rng_start();
+    for (int i = 0; i < 400 && rank % 2; i++) {
+        const uint64_t x = rng_next(&r);
+        if (send(fd, &x, 1 + x % 8, MSG_NOSIGNAL) < 0)
+            break;
+    }
+    sleep_ms(800);
+    close(fd);
+    return 0;
+}
+
+TEST(strangers_do_no_harm)
+{
+    job j = job_open(8, stranger, NULL);
+    job_start(&j);
+    job_wait(&j, 30);
+    all_succeed(&j);
+    job_close(&j);
+}
