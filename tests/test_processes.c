@@ -27,6 +27,17 @@ static void all_succeed(const job *j)
               (unsigned)j->status[r]);
 }
 
+/* Runs a job whose every rank should end well. */
+static void run_to_the_end(uint32_t size, int (*body)(job *j, uint32_t rank), const void *context,
+                           unsigned seconds)
+{
+    job j = job_open(size, body, context);
+    job_start(&j);
+    job_wait(&j, seconds);
+    all_succeed(&j);
+    job_close(&j);
+}
+
 static uint32_t open_files(void)
 {
     uint32_t n = 0;
@@ -58,11 +69,7 @@ static int run_program(job *j, uint32_t rank)
 
 static void run_job(uint32_t size, program *p)
 {
-    job j = job_open(size, run_program, p);
-    job_start(&j);
-    job_wait(&j, 60);
-    all_succeed(&j);
-    job_close(&j);
+    run_to_the_end(size, run_program, p, 60);
     calls_free(p->calls, p->count);
 }
 
@@ -208,11 +215,7 @@ static int leaves_without_a_word(job *j, uint32_t rank)
 
 TEST(a_rank_exits_without_closing)
 {
-    job j = job_open(4, leaves_without_a_word, NULL);
-    job_start(&j);
-    job_wait(&j, 30);
-    all_succeed(&j);
-    job_close(&j);
+    run_to_the_end(4, leaves_without_a_word, NULL, 30);
 }
 
 static int with_its_own_algorithm(job *j, uint32_t rank)
@@ -229,11 +232,7 @@ static int with_its_own_algorithm(job *j, uint32_t rank)
 
 TEST(ranks_with_other_algorithms)
 {
-    job j = job_open(3, with_its_own_algorithm, NULL);
-    job_start(&j);
-    job_wait(&j, 30);
-    all_succeed(&j);
-    job_close(&j);
+    run_to_the_end(3, with_its_own_algorithm, NULL, 30);
 }
 
 /* --- joining --- */
@@ -269,11 +268,7 @@ static int join_as_told(job *j, uint32_t rank)
 
 static void join_all(uint32_t processes, const join_case cases[])
 {
-    job j = job_open(processes, join_as_told, cases);
-    job_start(&j);
-    job_wait(&j, 30);
-    all_succeed(&j);
-    job_close(&j);
+    run_to_the_end(processes, join_as_told, cases, 30);
 }
 
 TEST(a_rank_does_not_come)
@@ -332,9 +327,5 @@ static int stranger(job *j, uint32_t rank)
 
 TEST(strangers_do_no_harm)
 {
-    job j = job_open(8, stranger, NULL);
-    job_start(&j);
-    job_wait(&j, 30);
-    all_succeed(&j);
-    job_close(&j);
+    run_to_the_end(8, stranger, NULL, 30);
 }

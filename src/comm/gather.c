@@ -41,7 +41,7 @@ typedef struct {
     rd_error *err;
 } gathering;
 
-static void forget(gathering *g, guest *from)
+static void forget(guest *from)
 {
     if (from->fd >= 0)
         close(from->fd);
@@ -49,16 +49,15 @@ static void forget(gathering *g, guest *from)
         close(from->doorbell);
     if (from->in.passed >= 0)
         close(from->in.passed);
-    (void)g;
     *from = (guest){.fd = -1, .doorbell = -1, .in.passed = -1};
 }
 
-static void reject(gathering *g, guest *from, ronda_status status, const char *text)
+static void reject(guest *from, ronda_status status, const char *text)
 {
     rd_frame no = {.kind = RD_REJECT, .number = status};
     snprintf(no.text, sizeof no.text, "%s", text);
     rd_socket_send(from->fd, &no, -1, rd_now_ns() + 100000000);
-    forget(g, from);
+    forget(from);
 }
 
 /* --- one guest after the other --- */
@@ -69,7 +68,7 @@ static void hear_hello(gathering *g, guest *from, const rd_frame *f)
     char why[RD_FRAME_TEXT];
     uint32_t user;
     if (!rd_socket_peer(from->fd, &user, &from->pid) || user != geteuid()) {
-        reject(g, from, RONDA_EPEER, "rank 0 belongs to another user");
+        reject(from, RONDA_EPEER, "rank 0 belongs to another user");
         return;
     }
     why[0] = 0;
@@ -88,7 +87,7 @@ static void hear_hello(gathering *g, guest *from, const rd_frame *f)
     else if (from->in.passed < 0 || !rd_random(from->mine, sizeof from->mine))
         snprintf(why, sizeof why, "the hello came without a doorbell");
     if (why[0]) {
-        reject(g, from, RONDA_EINVAL, why);
+        reject(from, RONDA_EINVAL, why);
         return;
     }
     from->rank = f->rank;
@@ -99,7 +98,7 @@ static void hear_hello(gathering *g, guest *from, const rd_frame *f)
     memcpy(challenge.nonce, from->mine, sizeof challenge.nonce);
     from->state = SHOWS_PROOF;
     if (!rd_socket_send(from->fd, &challenge, -1, rd_now_ns() + 100000000))
-        forget(g, from);
+        forget(from);
 }
 
 static void hear_proof(gathering *g, guest *from, const rd_frame *f)
@@ -109,11 +108,11 @@ static void hear_proof(gathering *g, guest *from, const rd_frame *f)
     rd_frame welcome = {.kind = RD_WELCOME};
     if (!rd_join_mac(j->key, "guest", from->mine, from->theirs, from->rank, j->size, expected) ||
         !rd_mac_equal(expected, f->mac)) {
-        reject(g, from, RONDA_EINVAL, "its RONDA_KEY is not rank 0's");
+        reject(from, RONDA_EINVAL, "its RONDA_KEY is not rank 0's");
         return;
     }
     if (g->guest_of[from->rank]) {
-        reject(g, from, RONDA_EINVAL, "another process with its rank was faster");
+        reject(from, RONDA_EINVAL, "another process with its rank was faster");
         return;
     }
     rd_join_mac(j->key, "root", from->mine, from->theirs, from->rank, j->size, welcome.mac);
@@ -121,7 +120,7 @@ static void hear_proof(gathering *g, guest *from, const rd_frame *f)
     g->guest_of[from->rank] = (uint32_t)(from - g->guests) + 1;
     g->come++;
     if (!rd_socket_send(from->fd, &welcome, -1, rd_now_ns() + 1000000000))
-        forget(g, from);
+        forget(from);
 }
 
 /* Rank 0 itself fails if somebody who had joined leaves. */
@@ -132,7 +131,7 @@ static ronda_status hear(gathering *g, guest *from)
         const bool joined = from->state >= WAITS;
         const uint32_t rank = from->rank;
         const int32_t pid = from->pid;
-        forget(g, from);
+        forget(from);
         return joined ? rd_fail(g->err, RONDA_EPEER, rank,
                                 "rank %u (pid %" PRId32 ") left while the ranks were gathering",
                                 rank, pid)
@@ -146,7 +145,7 @@ static ronda_status hear(gathering *g, guest *from)
         char why[RD_FRAME_TEXT];
         snprintf(why, sizeof why, "rank 0 speaks version %d, this rank version %u", RD_WIRE_VERSION,
                  f.version);
-        reject(g, from, RONDA_EUNSUPPORTED, why);
+        reject(from, RONDA_EUNSUPPORTED, why);
     } else if (verdict == RD_FRAME_OK && from->state == SAYS_HELLO && f.kind == RD_HELLO) {
         hear_hello(g, from, &f);
     } else if (verdict == RD_FRAME_OK && from->state == SHOWS_PROOF && f.kind == RD_PROOF) {
@@ -155,7 +154,7 @@ static ronda_status hear(gathering *g, guest *from)
         from->state = IS_READY;
         g->ready++;
     } else {
-        forget(g, from); /* a stranger */
+        forget(from); /* a stranger */
     }
     return RONDA_OK;
 }
@@ -317,8 +316,8 @@ static void end_gathering(gathering *g, ronda_status status)
 {
     for (uint32_t i = 0; g->guests && i < g->capacity; i++) {
         if (status && g->guests[i].fd >= 0 && g->guests[i].state >= WAITS)
-            reject(g, &g->guests[i], status, g->err->message);
-        forget(g, &g->guests[i]);
+            reject(&g->guests[i], status, g->err->message);
+        forget(&g->guests[i]);
     }
     if (g->listener >= 0) {
         close(g->listener);
