@@ -32,4 +32,14 @@ static inline void rd_relax(void)
 #endif
 }
 
+/* Fetches a cache line that will be written soon, so that the store need not wait for it. */
+static inline void rd_own(void *line)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __asm__ volatile("prefetchw %0" : : "m"(*(char *)line));
+#else
+    __builtin_prefetch(line, 1);
+#endif
+}
+
 #endif

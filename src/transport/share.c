@@ -6,7 +6,8 @@
  * that a small message is one cache line that changes hands.  ack carries how many lines the sender
  * has taken in the other direction: in a two-way exchange nobody reads `consumed`, the receiver's own
  * count, which a sender looks at only when the queue seems full or a loan must come home.  Lines are
- * 128 bytes apart, since processors fetch them in pairs.
+ * 128 bytes apart, since processors fetch them in pairs.  Whoever has sent a line fetches the next one
+ * for writing: the peer has it from the last time round, and the next send need not wait for it.
  *
  * Bytes that cannot be lent are staged: written to a place in the mapping and sent in pieces.  A port
  * has a small ring of its own, and all ports of a rank share the arena.  A port whose pieces fit
@@ -250,6 +251,7 @@ static inline void publish(rd_port *p, rd_line *line, uint8_t kind, uint8_t len,
     if (ends)
         p->last_line[p->messages++ % RD_QUEUE] = p->sent;
     atomic_store_explicit(&line->seq, ++p->sent, memory_order_release);
+    rd_own(&p->to[p->sent % RD_QUEUE]);
     wake_if_asleep(p);
 }
 
