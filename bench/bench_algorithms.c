@@ -34,13 +34,19 @@ static ronda_status call(worker *w)
     }
 }
 
+/* Bytes are those of all blocks together. */
+static bool in_blocks(ronda_kind k)
+{
+    return k == RONDA_ALLGATHER || k == RONDA_REDUCE_SCATTER;
+}
+
 static double measure(uint32_t n, const rd_algorithm *a, size_t bytes, double seconds)
 {
     char force[64];
     snprintf(force, sizeof force, "%s=%s", rd_kind_name(a->kind), a->name);
     setenv("RONDA_ALGO", force, 1);
     kind = a->kind;
-    const bool blocks = kind == RONDA_ALLGATHER || kind == RONDA_REDUCE_SCATTER;
+    const bool blocks = in_blocks(kind);
     elements = blocks ? bytes / 4 / n : bytes / 4;
     bench b = {.ranks = n,
                .count = blocks ? elements * n : elements,
@@ -63,7 +69,7 @@ static const rd_algorithm *chosen(uint32_t n, ronda_kind of, uint64_t count)
 static void show_size(uint32_t n, ronda_kind of, size_t bytes, double seconds)
 {
     const rd_algorithm *best = NULL;
-    const bool blocks = of == RONDA_ALLGATHER || of == RONDA_REDUCE_SCATTER;
+    const bool blocks = in_blocks(of);
     const rd_algorithm *pick = chosen(n, of,
                                       of == RONDA_BARRIER ? 1
                                       : blocks            ? bytes / 4 / n
@@ -117,7 +123,7 @@ int main(int argc, char **argv)
            rd_usable_cpus());
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         printf("%s\n", rd_kind_name(kinds[k]));
-        for (size_t bytes = 4 * (size_t)n; bytes <= max; bytes *= 8) {
+        for (size_t bytes = in_blocks(kinds[k]) ? 4 * (size_t)n : 8; bytes <= max; bytes *= 8) {
             show_size(n, kinds[k], bytes, seconds);
             if (kinds[k] == RONDA_BARRIER)
                 break;

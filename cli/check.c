@@ -139,7 +139,7 @@ static bool prove_count(row *r, trial t)
     return true;
 }
 
-/* Empty, less than a rank's share, ragged, and enough that cuts fall on cache lines.  Where the count
+/* Empty, less than a rank's share, ragged, wide, and enough that cuts fall on cache lines.  Where the count
  * is each rank's, small ones are as telling. */
 static uint32_t counts_for(const rd_algorithm *a, uint32_t n, bool quick, trial out[8])
 {
@@ -155,6 +155,8 @@ static uint32_t counts_for(const rd_algorithm *a, uint32_t n, bool quick, trial 
     out[count++] = (trial){.count = 3 * share + 2, .width = 2};
     if (!quick)
         out[count++] = (trial){.count = each ? 53 : 16 * share + share / 2 + 5, .width = 8};
+    if (!each) /* so wide that some algorithms cut it into fewer parts than there are ranks */
+        out[count++] = (trial){.count = n / 2 + 5, .width = 8192};
     if (!quick && n > 2)
         out[count++] = (trial){.count = share + 1, .width = 1};
     return count;

@@ -30,7 +30,7 @@ static uint64_t draw_count(rng *random, ronda_kind kind, uint32_t n)
 
 subject draw_subject(rng *random)
 {
-    static const uint32_t widths[] = {1, 2, 4, 4, 8};
+    static const uint32_t widths[] = {1, 2, 4, 8, 8192};
     static const uint64_t segments[] = {0, 0, 4, 8, 20, 64};
     static const char *const places[] = {"none", "all", "mixed"};
     uint32_t rows = 0, odd = 0;

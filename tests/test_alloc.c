@@ -207,12 +207,13 @@ TEST(a_repeated_call_allocates_nothing)
 
 TEST(nor_does_any_algorithm)
 {
-    static const char *const algorithms[] = {"one_shot", "two_shot", "halving", "ring", "star"};
+    static const char *const algorithms[] = {"one_shot", "two_shot", "few_shot",
+                                             "halving",  "ring",     "star"};
     if (!COUNTED) {
         test_skip("the sanitizers' own malloc is in the way");
         return;
     }
-    for (uint32_t a = 0; a < 5; a++)
+    for (uint32_t a = 0; a < sizeof algorithms / sizeof *algorithms; a++)
         for (uint32_t b = 1; b < 5; b++) {
             char name[64];
             snprintf(name, sizeof name, "allreduce=%s", algorithms[a]);

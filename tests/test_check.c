@@ -75,6 +75,10 @@ static void prove_world(const rd_algorithm *a, uint32_t n)
         q.width = c % 2 ? 1 : 8;
         q.segment = 16;
         prove_variants(q, n > 9);
+        q.width = c % 2 ? 3000 : 8192; /* for those that count parts by their bytes */
+        q.segment = 0;
+        if (!has_blocks(a) && !barrier)
+            prove_variants(q, n > 9);
     }
 }
 

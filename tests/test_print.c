@@ -23,6 +23,7 @@ typedef struct {
 #define FORMULAS(X)                                                                                \
     X(ALLREDUCE, one_shot, 1, n - 1, c * (n - 1))                                                  \
     X(ALLREDUCE, two_shot, 2, 2 * (n - 1), 2 * c * (n - 1) / n)                                    \
+    X(ALLREDUCE, few_shot, 2, k + n - 2, c + (n - 2) * q)                                          \
     X(ALLREDUCE, halving, 2 * down + (rest ? 2 : 0), 2 * down + (rest ? 1 : 0),                    \
       2 * c * (p - 1) / p + (rest ? c : 0))                                                        \
     X(ALLREDUCE, ring, 2 * (n - 1), 2 * (n - 1), 2 * c * (n - 1) / n)                              \
@@ -45,9 +46,10 @@ typedef struct {
 
 #define X(kind, algorithm, rounds, messages, elements)                                             \
     static formula_values values_##kind##_##algorithm(uint64_t n, uint64_t c, uint64_t up,         \
-                                                      uint64_t down, uint64_t p, uint64_t rest)    \
+                                                      uint64_t down, uint64_t p, uint64_t rest,    \
+                                                      uint64_t k, uint64_t q)                      \
     {                                                                                              \
-        (void)n, (void)c, (void)up, (void)down, (void)p, (void)rest;                               \
+        (void)n, (void)c, (void)up, (void)down, (void)p, (void)rest, (void)k, (void)q;             \
         return (formula_values){rounds, messages, elements};                                       \
     }
 FORMULAS(X)
@@ -57,7 +59,7 @@ static const struct {
     ronda_kind kind;
     const char *algorithm;
     formula_values (*values)(uint64_t n, uint64_t c, uint64_t up, uint64_t down, uint64_t p,
-                             uint64_t rest);
+                             uint64_t rest, uint64_t k, uint64_t q);
     const char *rounds, *messages, *elements;
 } formulas[] = {
 #define X(kind, algorithm, rounds, messages, elements)                                             \
@@ -98,8 +100,10 @@ TEST(formulas_are_those_of_the_plans)
             while (n >> (down + 1))
                 down++;
             const rd_shape shape = {.kind = a->kind, .size = n, .width = 4, .count = even_count(n)};
+            const uint64_t c = even_count(n), parts = c / 4096, k = parts < 1 ? 1 : parts;
+            const uint64_t q = (c / 16 + k - 1) / k * 16;
             const formula_values f =
-                formulas[i].values(n, even_count(n), up, down, 1u << down, n - (1u << down));
+                formulas[i].values(n, c, up, down, 1u << down, n - (1u << down), k, q);
             if (!CHECK(rd_totals_of(a, &shape, 0, &t), "no memory"))
                 return;
             CHECK(t.rounds == f.rounds && t.messages == f.messages && t.elements == f.elements,

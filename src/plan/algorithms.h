@@ -12,6 +12,8 @@
       "everyone sends everything to everyone and folds in rank order; one round, for small counts") \
     X(ALLREDUCE, two_shot, rd_allreduce_two_shot, RD_ORDERED | RD_PARTED,                           \
       "rank r folds part r of everyone in one pass, then everyone takes the parts; two rounds")     \
+    X(ALLREDUCE, few_shot, rd_allreduce_few_shot, RD_ORDERED | RD_PARTED,                           \
+      "two-shot with parts of 16 KiB or more, folded by as few ranks; for ranks that share cores")  \
     X(ALLREDUCE, halving, rd_allreduce_halving, RD_PARTED,                                          \
       "recursive halving, then doubling; 2 log2(n) rounds, two more if n is no power of two")       \
     X(ALLREDUCE, ring, rd_allreduce_ring, RD_PARTED,                                                \

@@ -6,10 +6,12 @@
  *
  * Bytes are paid by whoever receives them: ranks that share memory read the sender's where they lie.
  * What a peer stores straight into place costs its receiver no bytes.  With more ranks than cores,
- * all ranks' work is done by few cores, and each round costs switches between them.  A few ranks
- * stand for all: every rank must come to the same choice, so they are ranks fixed by the root and
- * the size, never this rank itself. */
+ * all ranks' work is done by few cores, and each round costs switches between them.  Of many ranks
+ * some stand for all: every rank must come to the same choice, so they are ranks fixed by the root
+ * and the size, never this rank itself. */
 #include "plan/choose.h"
+
+enum { SAMPLES = 16 };
 
 /* Measured on two machines of 2 and 16 cores, with bench/bench_algorithms.c. */
 rd_facts rd_facts_local(uint32_t cpus)
@@ -86,19 +88,19 @@ static rank_price price_rank(const rd_plan *p, const rd_facts *facts)
 rd_price rd_price_of(const rd_algorithm *a, const rd_shape *shape, const rd_facts *facts)
 {
     const uint32_t n = shape->size;
-    const uint32_t ranks[] = {0, 1, n / 2, n - 1};
+    const uint32_t samples = n < SAMPLES ? n : SAMPLES;
     rd_price price = {.algorithm = a};
     double work = 0, most = 0;
 
-    for (int i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < samples; i++) {
         rd_shape s = *shape;
-        s.rank = (uint32_t)(((uint64_t)s.root + ranks[i]) % n);
+        s.rank = (uint32_t)((s.root + (uint64_t)i * n / samples) % n);
         s.in_place = false;
         rd_plan *p = rd_plan_build(a, &s, 0);
         if (!p)
             return (rd_price){0};
         const rank_price r = price_rank(p, facts);
-        work += r.work_ns / 4;
+        work += r.work_ns / samples;
         most = r.work_ns + r.fill_ns > most ? r.work_ns + r.fill_ns : most;
         price.rounds = p->rounds > price.rounds ? p->rounds : price.rounds;
         price.messages = r.messages > price.messages ? r.messages : price.messages;

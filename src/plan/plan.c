@@ -192,10 +192,16 @@ static uint64_t cut(uint64_t count, uint64_t pieces, uint64_t i)
     return count / pieces * i + count % pieces * i / pieces;
 }
 
+/* Elements of a cache line; 1 if they are wider than it. */
+static uint64_t line_of(uint32_t width)
+{
+    return width < 64 ? 64 / width : 1;
+}
+
 /* The same on whole cache lines where there are enough of them, so that no line has two owners. */
 static uint64_t cut_lines(uint64_t count, uint64_t pieces, uint64_t i, uint32_t width)
 {
-    const uint64_t line = 64 / width;
+    const uint64_t line = line_of(width);
     const uint64_t at = cut(count, pieces, i);
     return i == pieces || count < 2 * line * pieces ? at : at - at % line;
 }
@@ -278,7 +284,7 @@ static uint64_t chunks_for(const rd_algorithm *a, const rd_shape *s, uint64_t se
 void rd_plan_generate(rd_plan *p, uint64_t segment_bytes)
 {
     const uint64_t chunks = chunks_for(p->algorithm, &p->shape, segment_bytes);
-    const uint64_t line = 64 / p->shape.width;
+    const uint64_t line = line_of(p->shape.width);
     rd_raw *raw = p->raw;
 
     p->chunks = (uint32_t)chunks;

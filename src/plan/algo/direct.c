@@ -48,6 +48,40 @@ void rd_allreduce_two_shot(rd_plan *p, rd_shape s)
         rd_recv(p, (r + n - k) % n, rd_part(s, RD_OUT, (r + n - k) % n));
 }
 
+/* Two-shot by few: with parts of FEW_BYTES or more there are fewer of them than ranks, and only the
+ * first ranks fold.  Two rounds; 2 * parts * (n-1) messages in all, where two-shot has 2 * n * (n-1):
+ * what ranks that share a core want, for each message is paid for in turn. */
+void rd_allreduce_few_shot(rd_plan *p, rd_shape s)
+{
+    enum { FEW_BYTES = 16384 };
+    const uint32_t n = s.size, r = s.rank;
+    const uint64_t most = s.count * s.width / FEW_BYTES;
+    const uint32_t parts = most >= n ? n : most > 1 ? (uint32_t)most : 1;
+    const bool folds = r < parts;
+    const rd_range in = rd_pieces(s, RD_IN, parts, r, r + 1);
+    const rd_range out = rd_pieces(s, RD_OUT, parts, r, r + 1);
+
+    for (uint32_t k = 0; k < parts; k++) {
+        const uint32_t q = (r + 1 + k) % parts;
+        if (q != r)
+            rd_send(p, q, rd_pieces(s, RD_IN, parts, q, q + 1));
+    }
+    if (folds) {
+        rd_fold_many(p, NULL, n, in, out);
+        rd_scale(p, out);
+    }
+    if (n == 1)
+        return;
+    rd_round(p, 1);
+    for (uint32_t k = 1; k < n && folds; k++)
+        rd_send(p, (r + k) % n, out);
+    for (uint32_t k = 0; k < parts; k++) {
+        const uint32_t q = (r + 1 + k) % parts;
+        if (q != r)
+            rd_recv(p, q, rd_pieces(s, RD_OUT, parts, q, q + 1));
+    }
+}
+
 /* One round; count * (n-1) elements sent per rank. */
 void rd_reduce_scatter_direct(rd_plan *p, rd_shape s)
 {
