@@ -70,7 +70,8 @@ void conformance_send_inline(rd_link *link, rd_port *port, const void *data, uin
                              uint64_t mark)
 {
     void *slot;
-    while (!(slot = link->transport->reserve(port, bytes)))
+    uint64_t room = bytes;
+    while (!(slot = link->transport->reserve(port, bytes, &room)))
         conformance_pause(link, port);
     if (bytes)
         memcpy(slot, data, bytes);
@@ -78,7 +79,7 @@ void conformance_send_inline(rd_link *link, rd_port *port, const void *data, uin
 }
 
 /* Sends what can be sent now of a message of which `at` bytes are on their way: inline, lent, or the
- * next piece, a long one if there is room, else a short one.  How much that was; a message of no
+ * next piece.  How much that was; a message of no
  * bytes counts as one. */
 static uint64_t send_some(rd_link *link, rd_port *port, const char *data, uint64_t bytes,
                           uint64_t at, uint64_t mark)
@@ -90,12 +91,11 @@ static uint64_t send_some(rd_link *link, rd_port *port, const char *data, uint64
         t->lend(port, &(rd_loan){.data = data, .bytes = bytes, .mark = mark});
         return bytes;
     }
-    uint64_t piece = bytes - at < RD_PIECE ? bytes - at : RD_PIECE;
-    void *slot = t->reserve(port, piece);
-    if (!slot && piece > RD_SHORT_PIECE)
-        slot = t->reserve(port, piece = RD_SHORT_PIECE);
+    uint64_t piece = bytes - at;
+    void *slot = t->reserve(port, 0, &piece);
     if (!slot)
         return 0;
+    CHECK(piece <= bytes - at && (piece || !bytes), "%" PRIu64 " bytes of %" PRIu64, piece, bytes);
     memcpy(slot, data + at, piece);
     t->commit(port, piece, bytes, mark);
     return piece ? piece : 1;
@@ -441,8 +441,9 @@ void conformance_full_queues(const conformance_subject *s)
             conformance_send_inline(a, to, &sent, sizeof sent, sent);
             sent++;
         }
-        CHECK(!a->transport->can_send(to) && !a->transport->reserve(to, 4), "more than %d fit",
-              RD_QUEUE);
+        uint64_t room = 4;
+        CHECK(!a->transport->can_send(to) && !a->transport->reserve(to, 4, &room),
+              "more than %d fit", RD_QUEUE);
         for (uint32_t k = 0; k <= round % RD_QUEUE; k++) {
             uint32_t got = 0;
             uint64_t mark;
@@ -490,7 +491,7 @@ void conformance_channels_are_apart(const conformance_subject *s)
  * as it takes its own receiver to come. */
 void conformance_reservations_are_apart(const conformance_subject *s)
 {
-    static const uint32_t sizes[] = {8, 1000, 5000, RD_PIECE};
+    static const uint32_t sizes[] = {8, 1000, 5000, RD_PIECE / 16};
     static char want[RD_PIECE], got[RD_PIECE];
     conformance_world w;
     if (!conformance_open(s, &w, 4))
@@ -499,9 +500,10 @@ void conformance_reservations_are_apart(const conformance_subject *s)
     const rd_transport *t = a->transport;
     for (uint32_t round = 0; round < 60 && !test_failed(); round++) {
         const uint32_t bytes = sizes[round % 4];
+        uint64_t room = bytes;
         void *slots[4] = {NULL};
         for (uint32_t peer = 1; peer < 4; peer++)
-            if ((slots[peer] = t->reserve(t->port(a, peer, 0), bytes)))
+            if ((slots[peer] = t->reserve(t->port(a, peer, 0), bytes, &room)))
                 fill_message(slots[peer], bytes, peer, 0, round);
         for (uint32_t peer = 1; peer < 4; peer++)
             if (slots[peer])
@@ -514,8 +516,8 @@ void conformance_reservations_are_apart(const conformance_subject *s)
             conformance_take(w.links[peer], t->port(w.links[peer], 0, 0), got, sizeof got, &mark);
             fill_message(want, bytes, peer, 0, round);
             CHECK(memcmp(got, want, bytes) == 0, "rank %u got other %u bytes", peer, bytes);
-            if ((slots[0] =
-                     t->reserve(t->port(a, peer, 1), bytes))) { /* what is free is used again */
+            if ((slots[0] = t->reserve(t->port(a, peer, 1), bytes,
+                                       &room))) { /* what is free is used again */
                 memset(slots[0], 0x77, bytes);
                 t->commit(t->port(a, peer, 1), bytes, bytes, round);
                 conformance_take(w.links[peer], t->port(w.links[peer], 0, 1), got, sizeof got,

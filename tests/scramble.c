@@ -39,6 +39,7 @@ struct rd_port {
     envelope envelopes[RD_QUEUE];
     envelope *filling; /* a message of which pieces are still to come */
     bool reserved_inline;
+    const char *last_piece; /* that was committed */
 };
 
 typedef struct {
@@ -91,13 +92,15 @@ static envelope *next_envelope(rd_port *p)
 
 /* A piece is written where it belongs in the copy of its message.  How long that one is the first
  * piece's commit tells, and makes room for all of it. */
-static void *scramble_reserve(rd_port *p, uint64_t bytes)
+static void *scramble_reserve(rd_port *p, uint64_t least, uint64_t *room)
 {
+    const uint64_t most = *room < RD_PIECE ? *room : RD_PIECE, bytes = most < least ? least : most;
     if (refuses(p) || (!p->filling && !rd_local.can_send(p->inner)))
         return NULL;
     p->reserved_inline = bytes <= RD_INLINE && !p->filling;
+    *room = bytes;
     if (p->reserved_inline)
-        return rd_local.reserve(p->inner, bytes);
+        return rd_local.reserve(p->inner, bytes, room);
     envelope *e = p->filling ? p->filling : next_envelope(p);
     const uint64_t at = p->filling ? atomic_load(&e->come) : 0;
     if (!p->filling && e->capacity < bytes) {
@@ -123,6 +126,7 @@ static void scramble_commit(rd_port *p, uint64_t bytes, uint64_t total, uint64_t
     if (p->filling) {
         const uint64_t come = atomic_load(&p->filling->come) + bytes;
         envelope *e = p->filling;
+        p->last_piece = e->copy + come - bytes;
         if (come == total)
             p->filling = NULL; /* before the receiver may give the envelope back */
         atomic_store(&e->come, come);
@@ -133,13 +137,27 @@ static void scramble_commit(rd_port *p, uint64_t bytes, uint64_t total, uint64_t
         e->copy = realloc(e->copy, total);
         e->capacity = total;
     }
-    e->data = e->copy;
+    e->data = p->last_piece = e->copy;
     e->total = total;
     e->back = NULL;
     atomic_store(&e->come, bytes);
     if (bytes < total)
         p->filling = e;
     publish_envelope(p, e, mark);
+}
+
+static bool scramble_share(rd_port *p, const rd_port *committed, uint64_t bytes, uint64_t total,
+                           uint64_t mark)
+{
+    uint64_t room = bytes;
+    if (total <= RD_INLINE)
+        return false;
+    void *slot = scramble_reserve(p, bytes, &room);
+    if (!slot)
+        return false;
+    memcpy(slot, committed->last_piece, bytes);
+    scramble_commit(p, bytes, total, mark);
+    return true;
 }
 
 static bool scramble_lends(const rd_link *l, const void *data, uint64_t bytes)
@@ -266,6 +284,16 @@ static void scramble_quiesce(rd_link *l, uint64_t until_ns)
     rd_local.quiesce(inner_of(l), until_ns);
 }
 
+static void *scramble_alloc(rd_link *l, size_t bytes)
+{
+    return rd_local.alloc(inner_of(l), bytes);
+}
+
+static void scramble_free(rd_link *l, void *memory, size_t bytes)
+{
+    rd_local.free(inner_of(l), memory, bytes);
+}
+
 static void scramble_close(rd_link *l)
 {
     if (!l)
@@ -287,6 +315,7 @@ static const rd_transport scramble = {.name = "scramble",
                                       .can_send = scramble_can_send,
                                       .reserve = scramble_reserve,
                                       .commit = scramble_commit,
+                                      .share = scramble_share,
                                       .lends = scramble_lends,
                                       .lend = scramble_lend,
                                       .give_back = scramble_give_back,
@@ -294,6 +323,8 @@ static const rd_transport scramble = {.name = "scramble",
                                       .home = scramble_home,
                                       .peek = scramble_peek,
                                       .release = scramble_release,
+                                      .alloc = scramble_alloc,
+                                      .free = scramble_free,
                                       .wait = scramble_wait,
                                       .enter = scramble_enter,
                                       .leave = scramble_leave,

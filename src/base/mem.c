@@ -10,7 +10,7 @@
 
 static _Atomic long good_calls = -1; /* -1: all are */
 
-static bool refused(void)
+bool rd_mem_refused(void)
 {
     if (atomic_load_explicit(&good_calls, memory_order_relaxed) < 0)
         return false;
@@ -24,7 +24,7 @@ void rd_mem_fail_after(long n)
 
 void *rd_alloc(size_t bytes)
 {
-    if (refused() || bytes > SIZE_MAX - 128)
+    if (rd_mem_refused() || bytes > SIZE_MAX - 128)
         return NULL;
     const size_t whole = (bytes + 64) & ~(size_t)63;
     void *p = aligned_alloc(64, whole);
@@ -35,7 +35,7 @@ void *rd_alloc(size_t bytes)
 
 void *rd_realloc(void *p, size_t bytes)
 {
-    return refused() ? NULL : realloc(p, bytes ? bytes : 1);
+    return rd_mem_refused() ? NULL : realloc(p, bytes ? bytes : 1);
 }
 
 void rd_free(void *p)
@@ -45,7 +45,7 @@ void rd_free(void *p)
 
 void *rd_map(size_t bytes)
 {
-    if (refused())
+    if (rd_mem_refused())
         return NULL;
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                    -1, 0);
@@ -54,7 +54,7 @@ void *rd_map(size_t bytes)
 
 void *rd_map_file(int fd, size_t bytes)
 {
-    if (refused()) {
+    if (rd_mem_refused()) {
         errno = ENOMEM;
         return NULL;
     }

@@ -17,6 +17,8 @@ void *rd_map(size_t bytes);
 void *rd_map_file(int fd, size_t bytes);
 void rd_unmap(void *p, size_t bytes);
 
+/* For what takes memory by other ways: has a test asked for refusals? */
+bool rd_mem_refused(void);
 /* Tests: the next call after n good ones fails, and so does every one after it; -1: none does. */
 void rd_mem_fail_after(long n);
 

@@ -17,13 +17,13 @@ enum { FIRST_TICK_NS = 1000000, LAST_TICK_NS = 250000000 };
 
 /* --- opening and closing --- */
 
-static void free_flights(rd_flight *f)
+static void free_flights(rd_engine *e, rd_flight *f)
 {
     while (f) {
         rd_flight *next = f->next;
         rd_free(f->lanes);
         rd_free(f->open);
-        rd_free(f->larger);
+        e->transport->free(e->link, f->larger, f->larger_bytes);
         rd_free(f);
         f = next;
     }
@@ -69,16 +69,17 @@ static ronda_status settle(rd_engine *e, uint64_t timeout_ns, rd_error *err)
 static void free_engine(rd_engine *e)
 {
     for (uint32_t c = 0; c < RD_CHANNELS; c++) {
-        rd_free(e->channels[c].memory);
+        e->transport->free(e->link, e->channels[c].memory, e->channels[c].bytes);
         rd_free(e->channels[c].owed);
     }
-    free_flights(e->first);
-    free_flights(e->unused);
+    free_flights(e, e->first);
+    free_flights(e, e->unused);
     rd_free(e->ports);
     rd_free(e->views);
     rd_free(e->ins);
     rd_free(e->outs);
     rd_free(e->fused);
+    rd_free(e->distances);
     rd_free(e);
 }
 
@@ -102,7 +103,8 @@ ronda_status rd_engine_open(rd_link *link, rd_engine **out)
     e->ins = rd_alloc((n + 1) * sizeof *e->ins);
     e->outs = rd_alloc((n + 1 + RD_MOST_OUTS) * sizeof *e->outs);
     e->fused = rd_alloc((n + RD_MOST_OUTS) * sizeof *e->fused);
-    bool ok = e->ports && e->views && e->ins && e->outs && e->fused;
+    e->distances = rd_alloc(n * sizeof *e->distances);
+    bool ok = e->ports && e->views && e->ins && e->outs && e->fused && e->distances;
     for (uint32_t c = 0; c < RD_CHANNELS; c++) {
         e->channels[c].owed = rd_alloc(n * sizeof *e->channels[c].owed);
         ok &= e->channels[c].owed != NULL;
@@ -150,14 +152,14 @@ static rd_flight *new_flight(rd_engine *e, uint32_t lanes)
         return f;
     if (f) {
         f->next = NULL;
-        free_flights(f);
+        free_flights(e, f);
     }
     return NULL;
 }
 
 static void put_away(rd_engine *e, rd_flight *f)
 {
-    rd_free(f->larger);
+    e->transport->free(e->link, f->larger, f->larger_bytes);
     f->larger = NULL;
     f->next = e->unused;
     e->unused = f;
@@ -170,7 +172,7 @@ static bool fetch_scratch(rd_engine *e, rd_flight *f)
     f->larger_bytes = scratch_bytes(f->plan);
     if (f->larger_bytes <= channel_of(e, &f->job)->bytes)
         return true;
-    f->larger = rd_alloc(f->larger_bytes);
+    f->larger = e->transport->alloc(e->link, f->larger_bytes);
     return f->larger != NULL;
 }
 
@@ -178,7 +180,7 @@ static void begin(rd_engine *e, rd_flight *f)
 {
     rd_channel *c = channel_of(e, &f->job);
     if (f->larger && f->larger_bytes > c->bytes) {
-        rd_free(c->memory);
+        e->transport->free(e->link, c->memory, c->bytes);
         c->memory = f->larger;
         c->bytes = f->larger_bytes;
         f->larger = NULL;

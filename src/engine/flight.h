@@ -47,7 +47,15 @@ typedef struct {
     bool returned; /* into the peer's memory; else into what the transport reserved */
 } rd_fused;
 
-enum { RD_MOST_OUTS = 16 }; /* of a pass, where bytes must be written to reserved places */
+/* Of a pass, where bytes must be written to reserved places */
+enum { RD_MOST_OUTS = 16, RD_MOST_STRIPPED = 64 };
+
+/* How far a peer's cache seems to be: see stage.c. */
+typedef struct {
+    bool far;
+    uint8_t votes;
+    uint32_t turn;
+} rd_distance;
 
 struct rd_engine {
     rd_link *link;
@@ -55,15 +63,16 @@ struct rd_engine {
     rd_flight *first; /* under way, oldest first */
     rd_flight *unused;
     bool lanes_only;
-    uint64_t entered;   /* sequence of the last job */
-    uint32_t wrong;     /* 1 + a peer whose message does not fit, 0: none */
-    bool mad;           /* it cannot even be a message */
-    rd_flight *wronged; /* the flight that met it */
-    rd_port **ports;    /* [size][RD_CHANNELS], as they were asked for */
-    rd_view *views;     /* [size], for a fold_many */
-    const void **ins;   /* [size + 1] */
-    void **outs;        /* [size + 1] */
-    rd_fused *fused;    /* [size]: sends that a fold does by the way */
+    uint64_t entered;       /* sequence of the last job */
+    uint32_t wrong;         /* 1 + a peer whose message does not fit, 0: none */
+    bool mad;               /* it cannot even be a message */
+    rd_flight *wronged;     /* the flight that met it */
+    rd_port **ports;        /* [size][RD_CHANNELS], as they were asked for */
+    rd_view *views;         /* [size], for a fold_many */
+    const void **ins;       /* [size + 1] */
+    void **outs;            /* [size + 1] */
+    rd_fused *fused;        /* [size]: sends that a fold does by the way */
+    rd_distance *distances; /* [size] */
     rd_channel channels[RD_CHANNELS];
 };
 
@@ -72,6 +81,13 @@ void rd_flight_begin(rd_engine *e, rd_flight *f);       /* its channel is free *
 uint32_t rd_flight_advance(rd_engine *e, rd_flight *f); /* steps done; 0: nothing could move */
 /* All steps done, and all of the caller's memory is home */
 bool rd_flight_ended(rd_engine *e, rd_flight *f);
+
+/* stage.c: into what a transport reserved, at the beginning of a cache line. */
+void rd_stage(rd_distance *d, void *to, const void *from, size_t bytes);
+/* out[outs - 1] is such a place; the others are not. */
+void rd_fold_staged(const rd_distance *d, rd_fold_fn *fold, uint32_t width, void *const out[],
+                    uint32_t outs, const void *const in[], uint32_t ins, size_t count,
+                    uint32_t divisor);
 
 /* straight.c */
 ronda_status rd_run_straight(rd_engine *e, const rd_job *job, uint64_t timeout_ns, rd_error *err);

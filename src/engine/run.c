@@ -63,25 +63,52 @@ static inline bool arrived(rd_engine *e, rd_flight *f, const rd_lane_state *lane
 
 /* --- sends --- */
 
-/* Writes the message into what the transport reserves, piece by piece if it is long. */
-static uint32_t run_copied_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const char *from,
-                                uint64_t total)
+/* So many bytes of the send at the head of a lane are on their way. */
+static void advance_send(rd_lane_state *lane, uint64_t bytes, uint64_t total)
 {
-    do {
-        const uint64_t rest = total - lane->taken;
-        uint64_t piece = rest < RD_PIECE ? rest : RD_PIECE;
-        void *slot = e->transport->reserve(lane->port, piece);
-        if (!slot && piece > RD_SHORT_PIECE)
-            slot = e->transport->reserve(lane->port, piece = RD_SHORT_PIECE);
-        if (!slot)
-            return 0;
-        rd_put(slot, from + lane->taken, piece);
-        e->transport->commit(lane->port, piece, total, f->job.record.mark);
-        lane->taken += piece;
-    } while (lane->taken < total);
+    lane->taken += bytes;
+    if (lane->taken < total)
+        return;
     lane->taken = 0;
     lane->next++;
-    return 1;
+}
+
+/* A piece has been written for one peer: a send of the same bytes may let its own peer read it there. */
+static void ride(rd_engine *e, rd_flight *f, uint32_t send, const rd_port *written, uint64_t done,
+                 uint64_t bytes)
+{
+    const rd_step *t = &f->plan->steps[send];
+    rd_lane_state *lane = &f->lanes[t->lane];
+    const uint64_t total = t->count * f->width;
+    if (lane->next == send && lane->taken == done &&
+        e->transport->share(lane->port, written, bytes, total, f->job.record.mark))
+        advance_send(lane, bytes, total);
+}
+
+/* Writes the message into what the transport reserves, piece by piece if it is long. */
+static uint32_t run_copied_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s,
+                                const char *from)
+{
+    const uint64_t total = s->count * f->width;
+    for (;;) {
+        const uint64_t done = lane->taken;
+        uint64_t bytes = total - done;
+        void *slot = e->transport->reserve(lane->port, 0, &bytes);
+        if (!slot)
+            return 0;
+        rd_stage(&e->distances[s->peer], slot, from + done, bytes);
+        e->transport->commit(lane->port, bytes, total, f->job.record.mark);
+        uint32_t twin = bytes > RD_SHORT_PIECE ? s->twin : RD_NONE;
+        for (uint32_t k = 0; k < f->plan->shape.size && twin != RD_NONE; k++) {
+            const rd_step *t = &f->plan->steps[twin];
+            if (done || ready(e, f, t))
+                ride(e, f, twin, lane->port, done, bytes);
+            twin = t->twin;
+        }
+        advance_send(lane, bytes, total);
+        if (!lane->taken)
+            return 1;
+    }
 }
 
 static uint32_t run_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s)
@@ -90,13 +117,14 @@ static uint32_t run_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const 
     const char *from = place(f, s->from_buffer, s->from_at);
 
     if (bytes <= RD_INLINE || lane->taken || !e->transport->lends(e->link, from, bytes))
-        return run_copied_send(e, f, lane, from, bytes);
+        return run_copied_send(e, f, lane, s, from);
     if (!e->transport->can_send(lane->port))
         return 0;
     rd_loan loan = {.data = from, .bytes = bytes, .mark = f->job.record.mark};
     if (s->back != RD_NONE) {
         const rd_step *back = &f->plan->steps[s->back];
-        loan.back = place(f, back->to_buffer, back->to_at);
+        char *to = place(f, back->to_buffer, back->to_at);
+        loan.back = e->transport->lends(e->link, to, bytes) ? to : NULL;
         loan.back_ordinal = back->ordinal;
     }
     e->transport->lend(lane->port, &loan);
@@ -137,44 +165,79 @@ static bool is_fused(const rd_engine *e, uint32_t send, uint32_t outs)
     return false;
 }
 
+/* Can this send go out with a fold that makes so many bytes of it, after `done` others? */
+static bool goes_along(rd_engine *e, const rd_flight *f, uint32_t send, uint64_t done,
+                       uint64_t bytes)
+{
+    const rd_step *t = &f->plan->steps[send];
+    const rd_lane_state *lane = &f->lanes[t->lane];
+    const uint64_t total = t->count * f->width;
+    if (lane->next != send || lane->taken != done || (bytes <= RD_INLINE && bytes != total))
+        return false;
+    return total <= RD_INLINE || lane->taken ||
+           !e->transport->lends(e->link, place(f, t->from_buffer, t->from_at), total);
+}
+
+/* Of long pieces one is written, and the other peers read that one too. */
 static uint32_t find_writes(rd_engine *e, rd_flight *f, const rd_step *s, uint64_t done,
                             uint64_t bytes, uint32_t outs)
 {
     for (uint32_t i = 0; i < s->forward_count && outs < RD_MOST_OUTS; i++) {
         const uint32_t send = f->plan->forwards[s->first_forward + i];
         const rd_step *t = &f->plan->steps[send];
-        rd_lane_state *lane = &f->lanes[t->lane];
-        const uint64_t total = t->count * f->width;
-        if (lane->next != send || lane->taken != done || is_fused(e, send, outs) ||
-            bytes > RD_PIECE || (bytes <= RD_INLINE && bytes != total) ||
-            (total > RD_INLINE && !lane->taken &&
-             e->transport->lends(e->link, place(f, t->from_buffer, t->from_at), total)))
+        uint64_t room = bytes;
+        if (is_fused(e, send, outs) || !goes_along(e, f, send, done, bytes))
             continue;
-        void *slot = e->transport->reserve(lane->port, bytes);
+        void *slot = e->transport->reserve(f->lanes[t->lane].port, bytes, &room);
         if (!slot)
             continue;
         e->fused[outs - 1] = (rd_fused){send, false};
         e->outs[outs++] = slot;
+        if (bytes > RD_SHORT_PIECE)
+            break;
     }
     return outs;
 }
 
-static void finish_fused(rd_engine *e, rd_flight *f, uint64_t bytes, uint32_t outs)
+/* done, bytes: as they were for find_writes. */
+static void finish_fused(rd_engine *e, rd_flight *f, const rd_step *s, uint64_t done,
+                         uint64_t bytes, uint32_t outs)
 {
     for (uint32_t i = 0; i + 1 < outs; i++) {
-        const rd_step *t = &f->plan->steps[e->fused[i].send];
+        const uint32_t send = e->fused[i].send;
+        const rd_step *t = &f->plan->steps[send];
         rd_lane_state *lane = &f->lanes[t->lane];
         const uint64_t total = t->count * f->width;
         if (e->fused[i].returned)
             e->transport->give_back(lane->port, total, f->job.record.mark);
         else
             e->transport->commit(lane->port, bytes, total, f->job.record.mark);
-        lane->taken += bytes;
-        if (lane->taken < total)
-            continue;
-        lane->taken = 0;
-        lane->next++;
+        advance_send(lane, bytes, total);
+        for (uint32_t k = 0; k < s->forward_count && !e->fused[i].returned; k++) {
+            const uint32_t other = f->plan->forwards[s->first_forward + k];
+            if (bytes > RD_SHORT_PIECE && goes_along(e, f, other, done, bytes))
+                ride(e, f, other, lane->port, done, bytes);
+        }
     }
+}
+
+/* The peer for whom the last out of a pass is written, if it is one that was reserved. */
+static rd_distance *distance_of(rd_engine *e, const rd_flight *f, uint32_t outs)
+{
+    if (outs < 2 || e->fused[outs - 2].returned)
+        return NULL;
+    return &e->distances[f->plan->steps[e->fused[outs - 2].send].peer];
+}
+
+static void fold(rd_engine *e, rd_flight *f, const rd_step *s, uint32_t outs,
+                 const void *const in[], uint32_t ins, uint64_t count)
+{
+    const rd_distance *d = distance_of(e, f, outs);
+    const uint32_t divisor = s->scale ? f->plan->shape.size : 0;
+    if (d && d->far)
+        rd_fold_staged(d, f->job.fold, f->width, e->outs, outs, in, ins, count, divisor);
+    else
+        f->job.fold(e->outs, outs, in, ins, count, divisor);
 }
 
 /* As much of a message as can be used now: whole elements of what has come. */
@@ -213,10 +276,10 @@ static uint32_t run_fold(rd_engine *e, rd_flight *f, rd_lane_state *lane, const 
         outs = find_returns(e, f, s, view, s->peer, outs);
     if (s->forward_count)
         outs = find_writes(e, f, s, lane->taken, bytes, outs);
-    f->job.fold(e->outs, outs, in, 2, whole ? s->count : bytes / f->width,
-                s->scale ? f->plan->shape.size : 0);
+    const uint64_t done = lane->taken;
+    fold(e, f, s, outs, in, 2, whole ? s->count : bytes / f->width);
     take(e, f, lane, s, bytes);
-    finish_fused(e, f, bytes, outs);
+    finish_fused(e, f, s, done, bytes, outs);
     return outs;
 }
 
@@ -278,14 +341,13 @@ static uint32_t run_group(rd_engine *e, rd_flight *f, const rd_step *leader)
     }
     if (leader->forward_count)
         outs = find_writes(e, f, leader, taken, bytes, outs);
-    f->job.fold(e->outs, outs, e->ins, g->count, whole ? leader->count : bytes / f->width,
-                leader->scale ? f->plan->shape.size : 0);
+    fold(e, f, leader, outs, e->ins, g->count, whole ? leader->count : bytes / f->width);
     for (uint32_t i = 0; i < g->count; i++) {
         const uint32_t m = f->plan->members[g->first + i];
         if (m != RD_NONE)
             take(e, f, &f->lanes[f->plan->steps[m].lane], &f->plan->steps[m], bytes);
     }
-    finish_fused(e, f, bytes, outs);
+    finish_fused(e, f, leader, taken, bytes, outs);
     return g->arriving + outs - 1;
 }
 

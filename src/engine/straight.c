@@ -29,11 +29,11 @@ static rd_port *port_to(const walk *w, uint32_t peer)
 static ronda_status send_step(walk *w, const rd_step *s)
 {
     rd_port *port = port_to(w, s->peer);
-    const size_t bytes = s->count * w->width;
-    void *slot = w->e->transport->reserve(port, bytes);
+    uint64_t bytes = s->count * w->width;
+    void *slot = w->e->transport->reserve(port, bytes, &bytes);
 
     w->patience.idle = 0;
-    for (; !slot; slot = w->e->transport->reserve(port, bytes)) {
+    for (; !slot; slot = w->e->transport->reserve(port, bytes, &bytes)) {
         const rd_awaited room = {port, s->peer, true};
         const ronda_status status =
             rd_engine_idle(w->e, &w->job->record, &room, NULL, &w->patience, w->err);

@@ -306,7 +306,7 @@ static bool check_indices(rd_checking *c, uint32_t rank, uint32_t step)
     return true;
 }
 
-/* Forwards and backs: of the right kind.  What they promise is for check_races.c. */
+/* Forwards, twins and backs: of the right kind.  What they promise is for check_races.c. */
 static bool check_marks(rd_checking *c, uint32_t rank, uint32_t step)
 {
     const rd_plan *p = c->plans[rank];
@@ -322,6 +322,14 @@ static bool check_marks(rd_checking *c, uint32_t rank, uint32_t step)
         if (!rd_step_writes(p, step, &to) || !rd_ranges_equal(from, to))
             return rd_refuse(c, "rank %u: %s forwards %s, which sends another range", rank,
                              rd_step_text(p, step, text), rd_step_text(p, f, other));
+    }
+    if (s->twin != RD_NONE) {
+        const bool sends =
+            s->twin < p->step_count && p->steps[s->twin].verb == RD_SEND && s->verb == RD_SEND;
+        if (!sends || !rd_step_reads(p, step, &to) || !rd_step_reads(p, s->twin, &from) ||
+            !rd_ranges_equal(from, to))
+            return rd_refuse(c, "rank %u: %s is said to have a twin in step %u", rank,
+                             rd_step_text(p, step, text), s->twin);
     }
     if (s->back == RD_NONE)
         return true;

@@ -18,6 +18,8 @@
  *   fusion   a send of exactly what a step has just written is linked to it (forward), and a send
  *            whose peer will return the same range is marked (back), so that with memory that
  *            both sides see, the peer stores its result straight into place.
+ *   twins    sends of one range to several peers are linked, so that bytes that must be copied for
+ *            the peers are copied once for all of them.
  *   straight a small plan's steps in generator's order, for an engine that needs no lanes to run it.
  */
 #ifndef RD_PLAN_H
@@ -78,6 +80,8 @@ typedef struct {
     uint32_t forward_count;
     /* send: the recv step by which the peer returns it, or RD_NONE (see below) */
     uint32_t back;
+    /* send: another send of the same range, in another lane, or RD_NONE; the last one has none */
+    uint32_t twin;
     uint32_t ordinal; /* in its lane: the i-th message to or from the peer */
     uint32_t chunk, round;
     uint64_t to_at; /* what is written: all but send */

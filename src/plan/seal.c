@@ -100,6 +100,7 @@ static rd_step from_raw(const rd_raw_step *r, uint32_t lane)
                      .lane = lane,
                      .group = r->group,
                      .back = RD_NONE,
+                     .twin = RD_NONE,
                      .chunk = r->chunk,
                      .round = r->round,
                      .to_at = r->to.at,
@@ -242,6 +243,19 @@ static bool find_forwards(sealing *s)
     return true;
 }
 
+/* Sends of one range that follow each other: a transport that copies bytes may copy them once. */
+static void find_twins(sealing *s)
+{
+    const rd_raw_step *steps = s->raw->steps;
+    for (uint32_t i = 1; i < s->raw->count; i++) {
+        const rd_raw_step *a = &steps[i - 1], *b = &steps[i];
+        if (a->verb == RD_SEND && b->verb == RD_SEND && a->from.buffer == b->from.buffer &&
+            a->from.at == b->from.at && a->from.count == b->from.count && a->peer != b->peer &&
+            a->chunk == b->chunk && a->round == b->round)
+            s->plan->steps[s->place[i - 1]].twin = s->place[i];
+    }
+}
+
 /* Whatever recv waits for has happened when send starts, but for the send itself. */
 static bool free_since(const rd_plan *p, const rd_step *recv, uint32_t send)
 {
@@ -371,6 +385,7 @@ bool rd_plan_seal(rd_plan *p)
                     lay_out(&s) && place_groups(&s) && find_deps(&s) && find_forwards(&s) &&
                     find_straight(&s);
     if (ok) {
+        find_twins(&s);
         find_backs(p);
         p->bytes = memory_of(p);
     }

@@ -43,6 +43,19 @@ static bool local_lends(const rd_link *link, const void *data, uint64_t bytes)
     return true;
 }
 
+static void *local_alloc(rd_link *link, size_t bytes)
+{
+    (void)link;
+    return rd_alloc(bytes);
+}
+
+static void local_free(rd_link *link, void *memory, size_t bytes)
+{
+    (void)link;
+    (void)bytes;
+    rd_free(memory);
+}
+
 static void local_close(rd_link *link)
 {
     local_link *l = (local_link *)link;
@@ -100,4 +113,6 @@ const rd_transport rd_local = {.name = "local",
                                .presence = rd_share_presence,
                                .quiesce = rd_share_quiesce,
                                .lends = local_lends,
+                               .alloc = local_alloc,
+                               .free = local_free,
                                .close = local_close};

@@ -47,6 +47,7 @@ struct rd_port {
     uint64_t small_head, small_tail; /* of its own ring, counted without end */
     uint64_t small_end[RD_QUEUE];    /* after line k: [k % RD_QUEUE] */
     uint64_t small_at;               /* where its ring begins */
+    uint64_t staged;                 /* bytes of the arena that are not home */
     uint64_t reserved;               /* the place given last, as an offset */
     bool in_arena;                   /* and whose it is */
     uint64_t pushed;                 /* bytes of the message being sent that were committed */
@@ -182,34 +183,51 @@ static bool reserve_small(rd_port *p, uint64_t bytes)
 static bool reserve_arena(rd_port *p, uint64_t bytes)
 {
     rd_ring *a = &p->member->arena;
-    if (bytes > a->bytes)
-        return false;
     const uint64_t head = place_in(a->head, a->bytes, bytes);
     while (a->count && line_home(a->pieces[a->first].port, a->pieces[a->first].line)) {
         a->tail = a->pieces[a->first].end;
+        a->pieces[a->first].port->staged -= a->pieces[a->first].bytes;
         a->first = (a->first + 1) % RD_STAGED;
         a->count--;
     }
-    if (a->count == RD_STAGED || head + bytes - a->tail > a->bytes)
+    if (a->count == RD_STAGED || head + bytes - a->tail > a->bytes ||
+        p->staged + bytes > p->member->share)
         return false;
     a->head = head + bytes; /* now, not at the commit: other ports may reserve before that */
-    a->pieces[(a->first + a->count++) % RD_STAGED] = (rd_staged){p, p->sent, a->head};
+    p->staged += bytes;
+    a->pieces[(a->first + a->count++) % RD_STAGED] =
+        (rd_staged){p, p->sent, (uint32_t)bytes, a->head};
     p->reserved = a->at + (head & (a->bytes - 1));
     p->in_arena = true;
     return true;
 }
 
-void *rd_share_reserve(rd_port *p, uint64_t bytes)
+/* In the arena while it has room for this port; else a little by the port's own ring, but not as long
+ * as the peer has something to go on with. */
+static bool reserve_staged(rd_port *p, uint64_t least, uint64_t *bytes)
 {
-    const rd_member *m = p->member;
+    if (*bytes <= RD_SHORT_PIECE)
+        return reserve_small(p, whole_lines(*bytes));
+    const uint64_t piece = p->member->piece;
+    const uint64_t most = *bytes < piece ? *bytes : piece;
+    if (most >= least && reserve_arena(p, whole_lines(most))) {
+        *bytes = most;
+        return true;
+    }
+    if (least > RD_SHORT_PIECE || (p->sent != p->acked && !line_home(p, p->sent - 1)) ||
+        !reserve_small(p, RD_SHORT_PIECE))
+        return false;
+    *bytes = RD_SHORT_PIECE;
+    return true;
+}
+
+void *rd_share_reserve(rd_port *p, uint64_t least, uint64_t *bytes)
+{
     if (!has_room(p))
         return NULL;
-    if (bytes <= RD_INLINE && !p->pushed)
+    if (*bytes <= RD_INLINE && !p->pushed)
         return p->to[p->sent % RD_QUEUE].data;
-    if (bytes > RD_SHORT_PIECE ? !reserve_arena(p, whole_lines(bytes))
-                               : !reserve_small(p, whole_lines(bytes)))
-        return NULL;
-    return (char *)m->origin + p->reserved;
+    return reserve_staged(p, least, bytes) ? (char *)p->member->origin + p->reserved : NULL;
 }
 
 /* --- messages --- */
@@ -272,6 +290,22 @@ void rd_share_commit(rd_port *p, uint64_t bytes, uint64_t total, uint64_t mark)
     if (!p->in_arena)
         p->small_head += whole_lines(bytes);
     publish(p, line, STAGED, 0, mark, ends);
+}
+
+/* The place is free when all who were sent it have released it: the last of them holds its end. */
+bool rd_share_share(rd_port *p, const rd_port *committed, uint64_t bytes, uint64_t total,
+                    uint64_t mark)
+{
+    rd_ring *a = &p->member->arena;
+    if (!committed->in_arena || bytes <= RD_SHORT_PIECE || a->count == RD_STAGED || !has_room(p))
+        return false;
+    rd_staged *last = &a->pieces[(a->first + a->count - 1) % RD_STAGED];
+    a->pieces[(a->first + a->count++) % RD_STAGED] = (rd_staged){p, p->sent, 0, last->end};
+    last->end -= whole_lines(bytes);
+    p->reserved = committed->reserved;
+    p->in_arena = true;
+    rd_share_commit(p, bytes, total, mark);
+    return true;
 }
 
 void rd_share_lend(rd_port *p, const rd_loan *loan)

@@ -62,11 +62,12 @@ typedef struct {
     uint32_t first, count;
 } rd_ring;
 
-enum { RD_STAGED = 256 };
+enum { RD_STAGED = 1024 };
 typedef struct rd_staged {
     rd_port *port;
     uint32_t line;
-    uint64_t end; /* of its place, as head counts */
+    uint32_t bytes; /* that count against the port's share */
+    uint64_t end;   /* of its place, as head counts */
 } rd_staged;
 
 typedef struct rd_member rd_member;
@@ -83,6 +84,8 @@ struct rd_member {
     bool fences;      /* no membarrier: every publication needs a fence */
     int membarrier;   /* the command that orders all ranks' stores */
     rd_ring arena;    /* for all peers */
+    uint64_t piece;   /* the longest that is staged at once */
+    uint64_t share;   /* of the arena, for one port: a fold of many waits for all of its peers */
     /* A ring per port, so that each can always move: [peer][channel] */
     uint64_t small_at, small_bytes;
     size_t ports_bytes;
@@ -102,10 +105,12 @@ void rd_member_close(rd_member *m);
 
 /* The slots of rd_transport that both use as they are. */
 void rd_share_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t until_ns);
-void *rd_share_reserve(rd_port *p, uint64_t bytes);
+void *rd_share_reserve(rd_port *p, uint64_t least, uint64_t *bytes);
 rd_port *rd_share_port(rd_link *l, uint32_t peer, uint32_t channel);
 bool rd_share_can_send(rd_port *p);
 void rd_share_commit(rd_port *p, uint64_t bytes, uint64_t total, uint64_t mark);
+bool rd_share_share(rd_port *p, const rd_port *committed, uint64_t bytes, uint64_t total,
+                    uint64_t mark);
 void rd_share_lend(rd_port *p, const rd_loan *loan);
 void rd_share_give_back(rd_port *p, uint64_t bytes, uint64_t mark);
 uint32_t rd_share_sent(const rd_port *p);
@@ -123,10 +128,10 @@ void rd_share_quiesce(rd_link *l, uint64_t until_ns);
 
 #define RD_SHARE_SLOTS                                                                             \
     .port = rd_share_port, .can_send = rd_share_can_send, .reserve = rd_share_reserve,             \
-    .commit = rd_share_commit, .lend = rd_share_lend, .give_back = rd_share_give_back,             \
-    .sent = rd_share_sent, .home = rd_share_home, .peek = rd_share_peek,                           \
-    .release = rd_share_release, .wait = rd_share_wait, .enter = rd_share_enter,                   \
-    .leave = rd_share_leave, .await = rd_share_await, .record = rd_share_record,                   \
-    .abort = rd_share_abort, .cause = rd_share_cause
+    .commit = rd_share_commit, .share = rd_share_share, .lend = rd_share_lend,                     \
+    .give_back = rd_share_give_back, .sent = rd_share_sent, .home = rd_share_home,                 \
+    .peek = rd_share_peek, .release = rd_share_release, .wait = rd_share_wait,                     \
+    .enter = rd_share_enter, .leave = rd_share_leave, .await = rd_share_await,                     \
+    .record = rd_share_record, .abort = rd_share_abort, .cause = rd_share_cause
 
 #endif

@@ -1,15 +1,17 @@
 /* shm.c: ranks as processes of one host, over one memfd that all of them map.
  *
- *     | share.h: head, boards, queues | small rings [from][to][channel] | arenas [rank] |
+ *     | share.h: head, boards, queues | small rings [from][to][channel] | arenas [rank] | heaps [rank] |
  *
  * A memfd has no name: nothing is left in /dev/shm whatever dies, and a container's limit on /dev/shm
  * does not matter.  It is sealed against shrinking, so that no peer can make a page vanish under a
- * reader.  Pages cost nothing until they are used.
+ * reader.  Pages cost nothing until they are used, so each rank has a heap as large as the machine's
+ * memory.  What is in it can be lent: collectives on it copy nothing.
  *
  * A rank sleeps in epoll, on its doorbell (an eventfd that its peers ring) and on its peers' lives
  * (pidfds): the death of a peer wakes it at once. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "transport/heap.h"
 #include "transport/share.h"
 
 #include <errno.h>
@@ -21,17 +23,28 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { SMALL_RING = 4096, ARENA = 2 << 20 };
+enum { SMALL_RING = 4096, ARENA = 2 << 20, LEAST_PIECE = 16 << 10 };
+/* The thread sanitizer leaves little room for addresses. */
+#if defined(__SANITIZE_THREAD__)
+#define MOST_HEAPS ((uint64_t)1 << 36)
+#else
+#define MOST_HEAPS ((uint64_t)1 << 43)
+#endif
 
 typedef struct {
     rd_member member;
     void *mapping;
     size_t bytes;
-    int epoll;
+    int epoll, memfd;
+    rd_heap heap;
+    uint64_t heap_at; /* in the mapping */
     struct peer {
         int doorbell, life; /* eventfd, pidfd; -1: none */
         int32_t pid;
@@ -57,6 +70,25 @@ static size_t arenas_at(uint32_t size)
 size_t rd_shm_bytes(uint32_t size)
 {
     return arenas_at(size) + (size_t)size * ARENA;
+}
+
+static uint64_t limit_of(int resource)
+{
+    struct rlimit limit;
+    return getrlimit((__rlimit_resource_t)resource, &limit) == 0 ? limit.rlim_cur : UINT64_MAX;
+}
+
+/* Of each rank: all the memory that the machine has, as far as addresses go. */
+static uint64_t heap_bytes(uint32_t size)
+{
+    struct sysinfo machine;
+    uint64_t all = MOST_HEAPS;
+    all = limit_of(RLIMIT_AS) / 4 < all ? limit_of(RLIMIT_AS) / 4 : all;
+    all = limit_of(RLIMIT_FSIZE) / 4 < all ? limit_of(RLIMIT_FSIZE) / 4 : all;
+    uint64_t each = all / size;
+    if (sysinfo(&machine) == 0 && (uint64_t)machine.totalram * machine.mem_unit < each)
+        each = (uint64_t)machine.totalram * machine.mem_unit;
+    return each & ~(uint64_t)((2 << 20) - 1);
 }
 
 /* --- death --- */
@@ -147,6 +179,40 @@ static bool shm_lends(const rd_link *link, const void *data, uint64_t bytes)
     return at < m->limit && bytes <= m->limit - at;
 }
 
+/* --- memory that can be lent --- */
+
+/* Pages are fetched now: a machine that has none left says so here, not by a signal at the first use. */
+static void *shm_alloc(rd_link *link, size_t bytes)
+{
+    shm_link *s = (shm_link *)link;
+    uint64_t at;
+    if (rd_mem_refused() || !rd_heap_take(&s->heap, bytes, &at))
+        return NULL;
+    char *memory = (char *)s->mapping + s->heap_at + at;
+    const size_t whole = page(bytes ? bytes : 1);
+    madvise(memory, whole, MADV_DODUMP);
+    if (whole >= 2 << 20)
+        madvise(memory, whole, MADV_HUGEPAGE);
+    if (fallocate(s->memfd, 0, (off_t)(s->heap_at + at), (off_t)whole) == 0)
+        return memory;
+    rd_heap_give(&s->heap, at);
+    return NULL;
+}
+
+static void shm_free(rd_link *link, void *memory, size_t bytes)
+{
+    shm_link *s = (shm_link *)link;
+    if (!memory)
+        return;
+    const uint64_t at = (uint64_t)((char *)memory - (char *)s->mapping) - s->heap_at;
+    const uint64_t whole = rd_heap_give(&s->heap, at);
+    (void)bytes;
+    madvise(memory, whole, MADV_DONTDUMP);
+    if (fallocate(s->memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(s->heap_at + at),
+                  (off_t)whole))
+        memset(memory, 0, whole); /* the next one to get it expects zeros */
+}
+
 /* --- opening and closing --- */
 
 static void shm_close(rd_link *link)
@@ -164,6 +230,9 @@ static void shm_close(rd_link *link)
     }
     if (s->epoll >= 0)
         close(s->epoll);
+    if (s->memfd >= 0)
+        close(s->memfd);
+    rd_heap_free(&s->heap);
     rd_unmap(s->mapping, s->bytes);
     rd_free(s->member.arena.pieces);
     rd_free(s->peers);
@@ -173,8 +242,11 @@ static void shm_close(rd_link *link)
 int rd_shm_create(uint32_t size, rd_error *err)
 {
     const int fd = memfd_create("ronda", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd >= 0 && ftruncate(fd, (off_t)rd_shm_bytes(size)) == 0 &&
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
+    const uint64_t bytes = rd_shm_bytes(size) + size * heap_bytes(size);
+    if (bytes > limit_of(RLIMIT_FSIZE)) /* else a signal would say so */
+        errno = EFBIG;
+    else if (fd >= 0 && ftruncate(fd, (off_t)bytes) == 0 &&
+             fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
         return fd;
     rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "no shared memory of %zu bytes for %u ranks: %s",
             rd_shm_bytes(size), size, strerror(errno));
@@ -213,13 +285,24 @@ static ronda_status open_peers(shm_link *s, const rd_shm_parts *parts, rd_error 
 static ronda_status open_memory(shm_link *s, const rd_shm_parts *parts, rd_error *err)
 {
     rd_member *m = &s->member;
-    s->bytes = rd_shm_bytes(parts->size);
-    void *mapping = rd_map_file(parts->memfd, s->bytes);
+    struct stat file;
+    s->memfd = fcntl(parts->memfd, F_DUPFD_CLOEXEC, 0);
+    if (s->memfd < 0 || fstat(s->memfd, &file) ||
+        (uint64_t)file.st_size < rd_shm_bytes(parts->size))
+        return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: no shared memory for %u ranks: %s",
+                       parts->rank, parts->size,
+                       s->memfd < 0 ? strerror(errno) : "what rank 0 sent is too small");
+    s->bytes = (size_t)file.st_size;
+    void *mapping = rd_map_file(s->memfd, s->bytes);
     if (!mapping)
         return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY,
                        "rank %u: cannot map %zu bytes of shared memory: %s", parts->rank, s->bytes,
                        strerror(errno));
     s->mapping = mapping;
+    s->heap.bytes = (s->bytes - rd_shm_bytes(parts->size)) / parts->size & ~(uint64_t)4095;
+    s->heap_at = rd_shm_bytes(parts->size) + parts->rank * s->heap.bytes;
+    madvise((char *)mapping + rd_shm_bytes(parts->size), parts->size * s->heap.bytes,
+            MADV_DONTDUMP); /* a core file need not look for pages in so many addresses */
     m->origin = (uintptr_t)mapping;
     m->limit = s->bytes;
     m->membarrier = MEMBARRIER_CMD_GLOBAL_EXPEDITED;
@@ -231,6 +314,9 @@ static ronda_status open_memory(shm_link *s, const rd_shm_parts *parts, rd_error
         small_at(parts->size) + (size_t)parts->rank * parts->size * RD_CHANNELS * SMALL_RING;
     m->arena.at = arenas_at(parts->size) + (size_t)parts->rank * ARENA;
     m->arena.bytes = ARENA;
+    m->share = ARENA / 8 * 7 / (parts->size > 1 ? parts->size - 1 : 1);
+    for (m->piece = RD_PIECE; m->piece > LEAST_PIECE && 2 * m->piece > m->share;)
+        m->piece /= 2;
     m->arena.pieces = rd_alloc(RD_STAGED * sizeof *m->arena.pieces);
     if (!m->arena.pieces || !rd_member_open(m, &rd_shm, mapping, parts->rank, parts->size))
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of %u ranks",
@@ -249,7 +335,7 @@ ronda_status rd_shm_open(const rd_shm_parts *parts, rd_link **out, rd_error *err
                        parts->rank, parts->size);
     }
     s->peers = peers;
-    s->epoll = -1;
+    s->epoll = s->memfd = -1;
     s->member.link.size = parts->size;
     ronda_status status = open_peers(s, parts, err);
     if (!status)
@@ -266,4 +352,6 @@ const rd_transport rd_shm = {.name = "shm",
                              .presence = shm_presence,
                              .quiesce = shm_quiesce,
                              .lends = shm_lends,
+                             .alloc = shm_alloc,
+                             .free = shm_free,
                              .close = shm_close};

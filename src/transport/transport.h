@@ -27,8 +27,8 @@
 
 enum { RD_CHANNELS = 4, RD_QUEUE = 16, RD_INLINE = 48 };
 
-/* What is asked of reserve(): a long piece if there is room, else a short one, for which there always is
- * when the peer has taken what it was sent before. */
+/* The longest piece that reserve() gives, and what there is always room for when the peer has taken
+ * everything that it was sent before. */
 enum { RD_PIECE = 1 << 18, RD_SHORT_PIECE = 1 << 11 };
 
 typedef struct rd_port rd_port;
@@ -79,10 +79,15 @@ struct rd_transport {
      * lent if the peer can see the memory they are in, and else written in pieces: such a message
      * takes several commits, each with its total; only its last piece may be RD_INLINE bytes or less. */
     bool (*can_send)(rd_port *port);
-    /* Room for so many, or NULL: not now */
-    void *(*reserve)(rd_port *port, uint64_t bytes);
+    /* Room for at least so many bytes, and at most *bytes, which becomes what there is.  NULL: not now.
+     * What was given is committed whole */
+    void *(*reserve)(rd_port *port, uint64_t least, uint64_t *bytes);
     /* Publishes what reserve gave */
     void (*commit)(rd_port *port, uint64_t bytes, uint64_t total, uint64_t mark);
+    /* The piece that was just committed to another port goes to this one too, from where it lies;
+     * bytes, total, mark: as they were there.  false: it cannot, or not now, and nothing was sent */
+    bool (*share)(rd_port *port, const rd_port *committed, uint64_t bytes, uint64_t total,
+                  uint64_t mark);
     /* Can this memory be lent? */
     bool (*lends)(const rd_link *link, const void *data, uint64_t bytes);
     void (*lend)(rd_port *port, const rd_loan *loan); /* only if can_send and lends */
@@ -96,6 +101,10 @@ struct rd_transport {
     bool (*peek)(rd_port *port, rd_view *view);
     /* The first so many of view.bytes */
     void (*release)(rd_port *port, uint64_t bytes);
+
+    /* Memory that lends() says yes to: zero, on cache lines of its own.  NULL: none to be had. */
+    void *(*alloc)(rd_link *link, size_t bytes);
+    void (*free)(rd_link *link, void *memory, size_t bytes); /* as it was asked for; NULL is fine */
 
     /* Waiting: returns early when something may have happened, at the latest at until_ns.  idle: how
      * often in a row the caller has found nothing to do; port: where news is expected, or NULL. */
@@ -133,7 +142,7 @@ typedef struct {
     int *doorbells;
     const int32_t *pids; /* [size] */
 } rd_shm_parts;
-size_t rd_shm_bytes(uint32_t size);
+size_t rd_shm_bytes(uint32_t size); /* without the heaps, which cost nothing until they are used */
 int rd_shm_create(uint32_t size, rd_error *err); /* a memfd; -1: err says why */
 ronda_status rd_shm_open(const rd_shm_parts *parts, rd_link **out, rd_error *err);
 

@@ -1,0 +1,110 @@
+/* stage.c: writes bytes to where a peer will read them.
+ *
+ * The peer has read the same place before, so its cache holds the lines that we write.  If that cache
+ * is near, taking them back costs little and the peer will find the new bytes close by.  If it is far,
+ * ordinary stores are several times slower than stores that go past the caches, which in turn are slower
+ * between near ones.  How far a peer is may change whenever the system moves a rank to another core, so it
+ * is not asked once but noticed: the first stores of a long piece are timed, and two slow ones in a
+ * row mean far.  When far, a page of every PROBES-th piece is written by ordinary stores, and two
+ * quick ones in a row mean near again. */
+#include "base/clock.h"
+#include "engine/flight.h"
+
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+enum {
+    TIMED_BYTES = 16 << 10,
+    PROBE_BYTES = 4 << 10,
+    PROBES = 16,
+    STRIP_BYTES = 8 << 10,
+    /* No core stores to memory of its own so slowly: about 3 GB/s */
+    SLOW_NS_PER_KIB = 325
+};
+
+/* Past the caches, if `to` is the beginning of a cache line.  Whoever publishes the bytes need do
+ * nothing about their order. */
+static void stream(void *to, const void *from, size_t bytes)
+{
+#if defined(__x86_64__)
+    const size_t whole = (uintptr_t)to % 64 ? 0 : bytes & ~(size_t)63;
+    for (size_t i = 0; i < whole; i += 64) {
+        const char *f = (const char *)from + i;
+        __m128i *t = (__m128i *)((char *)to + i);
+        const __m128i a = _mm_loadu_si128((const __m128i *)f);
+        const __m128i b = _mm_loadu_si128((const __m128i *)(f + 16));
+        const __m128i c = _mm_loadu_si128((const __m128i *)(f + 32));
+        const __m128i d = _mm_loadu_si128((const __m128i *)(f + 48));
+        _mm_stream_si128(t, a);
+        _mm_stream_si128(t + 1, b);
+        _mm_stream_si128(t + 2, c);
+        _mm_stream_si128(t + 3, d);
+    }
+    _mm_sfence();
+    rd_put((char *)to + whole, (const char *)from + whole, bytes - whole);
+#else
+    rd_put(to, from, bytes);
+#endif
+}
+
+static void learn(rd_distance *d, bool slow)
+{
+    if (slow == d->far) {
+        d->votes = 0;
+    } else if (++d->votes == 2) {
+        d->far = slow;
+        d->votes = 0;
+        d->turn = 1;
+    }
+}
+
+/* Writes the first bytes with ordinary stores and takes the time. */
+static bool slow_move(void *to, const void *from, size_t bytes)
+{
+    const uint64_t start = rd_now_ns();
+    rd_move(to, from, bytes);
+    return (rd_now_ns() - start) * 1024 > SLOW_NS_PER_KIB * bytes;
+}
+
+void rd_stage(rd_distance *d, void *to, const void *from, size_t bytes)
+{
+    if (bytes < TIMED_BYTES) {
+        rd_put(to, from, bytes);
+        return;
+    }
+    const size_t timed = !d->far ? TIMED_BYTES : d->turn++ % PROBES == 0 ? PROBE_BYTES : 0;
+    bool slow = d->far;
+    if (timed) {
+        slow = slow_move(to, from, timed);
+        learn(d, slow);
+    }
+    char *rest = (char *)to + timed;
+    if (slow || d->far)
+        stream(rest, (const char *)from + timed, bytes - timed);
+    else
+        rd_put(rest, (const char *)from + timed, bytes - timed);
+}
+
+/* A fold whose last out is such a place: strip by strip into the first out, and from there onward. */
+void rd_fold_staged(const rd_distance *d, rd_fold_fn *fold, uint32_t width, void *const out[],
+                    uint32_t outs, const void *const in[], uint32_t ins, size_t count,
+                    uint32_t divisor)
+{
+    const size_t strip = STRIP_BYTES / width;
+    if (!d->far || count * width < TIMED_BYTES || ins > RD_MOST_STRIPPED) {
+        fold(out, outs, in, ins, count, divisor);
+        return;
+    }
+    for (size_t at = 0; at < count; at += strip) {
+        const size_t now = count - at < strip ? count - at : strip;
+        void *to[RD_MOST_OUTS];
+        const void *from[RD_MOST_STRIPPED];
+        for (uint32_t i = 0; i < outs; i++)
+            to[i] = (char *)out[i] + at * width;
+        for (uint32_t i = 0; i < ins; i++)
+            from[i] = (const char *)in[i] + at * width;
+        fold(to, outs - 1, from, ins, now, divisor);
+        stream(to[outs - 1], to[0], now * width);
+    }
+}
