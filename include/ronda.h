@@ -179,6 +179,17 @@ RONDA_API ronda_status ronda_close(ronda_comm *comm);
  */
 RONDA_API ronda_status ronda_abort(ronda_comm *comm, const char *reason);
 
+/**
+ * Memory that this machine's ranks share: zeroed, aligned to a page, and collectives on it copy
+ * nothing, since peers read and write it where it lies.  Each rank asks for its own; where one rank's
+ * buffers come from here and another's do not, calls are right all the same.  Freed by ronda_free(),
+ * at the latest by ronda_close().  RONDA_ENOMEM: there is not so much.
+ */
+RONDA_API ronda_status ronda_alloc(ronda_comm *comm, size_t bytes, void **out);
+
+/** Free what ronda_alloc() gave (NULL: nothing); RONDA_EINVAL if it did not. */
+RONDA_API ronda_status ronda_free(ronda_comm *comm, void *ptr);
+
 /** How long a call may wait for others before it fails with RONDA_ETIMEOUT; 0 is RONDA_EINVAL.
  *  The clock runs only while a thread waits inside ronda. */
 RONDA_API ronda_status ronda_set_timeout(ronda_comm *comm, uint64_t timeout_ns);

@@ -135,6 +135,35 @@ ronda_status ronda_set_timeout(ronda_comm *comm, uint64_t timeout_ns)
     return RONDA_OK;
 }
 
+/* --- memory --- */
+
+ronda_status ronda_alloc(ronda_comm *comm, size_t bytes, void **out)
+{
+    if (!comm)
+        return RONDA_EINVAL;
+    comm->error = (rd_error){.rank = comm->rank};
+    if (!out)
+        return rd_fail(&comm->error, RONDA_EINVAL, RONDA_ANY, "rank %u: ronda_alloc: out is NULL",
+                       comm->rank);
+    void *memory = bytes <= PTRDIFF_MAX ? rd_comm_alloc(comm, bytes) : NULL;
+    if (!memory)
+        return rd_fail(&comm->error, RONDA_ENOMEM, RONDA_ANY,
+                       "rank %u: no %zu bytes of memory that ranks share", comm->rank, bytes);
+    *out = memory;
+    return RONDA_OK;
+}
+
+ronda_status ronda_free(ronda_comm *comm, void *ptr)
+{
+    if (!comm)
+        return RONDA_EINVAL;
+    if (!ptr || rd_comm_free(comm, ptr))
+        return RONDA_OK;
+    comm->error = (rd_error){.rank = comm->rank};
+    return rd_fail(&comm->error, RONDA_EINVAL, RONDA_ANY,
+                   "rank %u: ronda_free: %p is not what ronda_alloc gave", comm->rank, ptr);
+}
+
 /* --- small facts --- */
 
 uint32_t ronda_rank(const ronda_comm *comm)

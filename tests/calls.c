@@ -13,10 +13,9 @@ static unsigned char guard_byte(uint32_t rank, size_t at)
     return (unsigned char)(0xa5 ^ at * 7 ^ rank * 31);
 }
 
-/* Memory all of whose bytes are rubbish that depends on the rank. */
-static char *rubbish(uint32_t rank, size_t bytes)
+/* All bytes are rubbish that depends on the rank. */
+static char *rubbish(char *p, uint32_t rank, size_t bytes)
 {
-    char *p = malloc(bytes);
     if (!p)
         abort();
     for (size_t i = 0; i < bytes; i++)
@@ -24,21 +23,38 @@ static char *rubbish(uint32_t rank, size_t bytes)
     return p;
 }
 
+static void fetch(call_buffers *b, int m)
+{
+    void *memory = NULL;
+    if (b->given >> m & 1)
+        CHECK(ronda_alloc(b->from, b->bytes[m], &memory) == RONDA_OK, "%s",
+              ronda_last_error(b->from));
+    else
+        memory = malloc(b->bytes[m]);
+    b->memory[m] = rubbish(memory, b->rank, b->bytes[m]);
+}
+
 call_buffers call_open(const model_call *c, uint32_t rank, bool in_place, uint32_t skew)
+{
+    return call_open_in(NULL, 0, c, rank, in_place, skew);
+}
+
+call_buffers call_open_in(ronda_comm *comm, uint32_t given, const model_call *c, uint32_t rank,
+                          bool in_place, uint32_t skew)
 {
     const size_t send = model_send_bytes(c), recv = model_recv_bytes(c);
     const size_t block = c->kind == RONDA_BARRIER ? 0 : c->count * model_width(c->type);
     const size_t front = GUARD + skew;
-    call_buffers b = {.call = *c, .rank = rank, .in_place = in_place};
+    call_buffers b = {.call = *c, .rank = rank, .in_place = in_place, .from = comm, .given = given};
 
     if (c->kind == RONDA_BROADCAST || c->kind == RONDA_BARRIER)
         b.in_place = true;
     b.bytes[0] = front + (b.in_place && recv > send ? recv : send) + GUARD;
-    b.memory[0] = rubbish(rank, b.bytes[0]);
+    fetch(&b, 0);
     b.send = b.recv = b.memory[0] + front;
     if (!b.in_place) {
         b.bytes[1] = front + recv + GUARD;
-        b.memory[1] = rubbish(rank, b.bytes[1]);
+        fetch(&b, 1);
         b.recv = b.memory[1] + front;
     } else if (c->kind == RONDA_ALLGATHER) {
         b.send += rank * block;
@@ -46,7 +62,7 @@ call_buffers call_open(const model_call *c, uint32_t rank, bool in_place, uint32
         b.recv += rank * block;
     }
     model_fill(c, rank, c->kind == RONDA_BROADCAST ? b.recv : b.send);
-    b.sent = rubbish(rank, send + 1);
+    b.sent = rubbish(malloc(send + 1), rank, send + 1);
     memcpy(b.sent, b.send, send);
     return b;
 }
@@ -133,7 +149,10 @@ void call_close(call_buffers *b)
 {
     for (int m = 0; m < 2 && b->memory[m]; m++) {
         memset(b->memory[m], 0x5a, b->bytes[m]);
-        free(b->memory[m]);
+        if (b->given >> m & 1)
+            CHECK(ronda_free(b->from, b->memory[m]) == RONDA_OK, "%s", ronda_last_error(b->from));
+        else
+            free(b->memory[m]);
     }
     free(b->sent);
 }

@@ -13,12 +13,17 @@ typedef struct {
     char *send, *recv;
     char *sent; /* what was in send at first */
     char *memory[2];
-    size_t bytes[2]; /* of both, guards included */
+    size_t bytes[2];  /* of both, guards included */
+    ronda_comm *from; /* of what ronda_alloc gave: whose */
+    uint32_t given;   /* bit m: memory[m] */
 } call_buffers;
 
 /* Fills send as the model says and recv with rubbish.  skew: bytes by which both are misplaced, up
  * to 63.  A broadcast is always in place, a barrier has no buffers. */
 call_buffers call_open(const model_call *c, uint32_t rank, bool in_place, uint32_t skew);
+/* The same; bit 0 of `given`: send, bit 1: recv is memory from ronda_alloc. */
+call_buffers call_open_in(ronda_comm *comm, uint32_t given, const model_call *c, uint32_t rank,
+                          bool in_place, uint32_t skew);
 ronda_status call_run(ronda_comm *comm, const call_buffers *b);
 
 /* The result is the model's bits (whole), or near it (NULL), and nothing else was written. */

@@ -46,7 +46,7 @@ static uint32_t open_files(void)
     return n;
 }
 
-/* --- right results --- */
+/* --- right results: buffers are from malloc or from ronda_alloc, alike on all ranks or not --- */
 
 static int run_program(job *j, uint32_t rank)
 {
@@ -55,7 +55,9 @@ static int run_program(job *j, uint32_t rank)
     ronda_comm *c = job_join(j, rank);
     for (uint32_t i = 0; c && i < p->count; i++) {
         const planned_call *q = &p->calls[i];
-        call_buffers b = call_open(&q->call, rank, q->in_place >> rank % 64 & 1, q->skew);
+        const uint32_t given = q->skew % 3 ? (q->skew ^ rank * 5) % 4 : q->skew / 3 % 4;
+        call_buffers b =
+            call_open_in(c, given, &q->call, rank, q->in_place >> rank % 64 & 1, q->skew);
         const ronda_status status = call_run(c, &b);
         if (!CHECK(status == RONDA_OK, "%s: %s", model_text(&q->call), ronda_last_error(c)) ||
             !CHECK(call_right(&b, q->whole), "%s: rank %u is wrong", model_text(&q->call), rank))

@@ -43,13 +43,22 @@ void rd_free(void *p)
     free(p);
 }
 
-void *rd_map(size_t bytes)
+static void *map_zeros(size_t bytes, int flags)
 {
     if (rd_mem_refused())
         return NULL;
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
     return p == MAP_FAILED ? NULL : p;
+}
+
+void *rd_map(size_t bytes)
+{
+    return map_zeros(bytes, MAP_NORESERVE);
+}
+
+void *rd_pages(size_t bytes)
+{
+    return map_zeros(bytes, 0);
 }
 
 void *rd_map_file(int fd, size_t bytes)

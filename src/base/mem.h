@@ -13,6 +13,8 @@ void rd_free(void *p); /* of either; NULL is fine */
 
 /* Zero pages that cost nothing until they are touched. */
 void *rd_map(size_t bytes);
+/* The same, but refused if the machine has not so much. */
+void *rd_pages(size_t bytes);
 /* What a file holds, shared with whoever maps it too.  NULL: errno says why. */
 void *rd_map_file(int fd, size_t bytes);
 void rd_unmap(void *p, size_t bytes);

@@ -32,6 +32,7 @@ ronda_status rd_comm_close(ronda_comm *c)
     const ronda_status status = rd_engine_close(c->engine, c->timeout_ns, &c->error);
     rd_log_say(&c->log, RD_LOG_INFO, "rank %u of %u: closed after %llu calls%s%s", c->rank, c->size,
                (unsigned long long)c->sequence, status ? ": " : "", status ? c->error.message : "");
+    rd_comm_free_all(c);
     c->link->transport->close(c->link);
     rd_prepared_free(&c->prepared);
     rd_free(c);

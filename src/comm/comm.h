@@ -35,6 +35,16 @@ typedef struct {
     uint64_t uses;
 } rd_prepared_set;
 
+/* What ronda_alloc() gave. */
+typedef struct {
+    void *memory;
+    size_t bytes;
+} rd_block;
+typedef struct {
+    rd_block *at;
+    uint32_t count, capacity;
+} rd_blocks;
+
 struct ronda_comm {
     uint32_t rank, size;
     rd_link *link;
@@ -48,6 +58,7 @@ struct ronda_comm {
     rd_log log;
     const rd_algorithm *forced[RONDA_BARRIER + 1]; /* per kind; NULL: by cost */
     rd_prepared_set prepared;
+    rd_blocks blocks;
 };
 
 typedef struct {
@@ -76,5 +87,10 @@ const rd_prepared *rd_prepared_find(rd_prepared_set *set, const rd_call *call);
 /* NULL: no memory */
 const rd_prepared *rd_prepared_make(ronda_comm *c, const rd_call *call);
 void rd_prepared_free(rd_prepared_set *set);
+
+/* memory.c */
+void *rd_comm_alloc(ronda_comm *c, size_t bytes); /* NULL: none to be had */
+bool rd_comm_free(ronda_comm *c, void *memory);   /* false: not what rd_comm_alloc gave */
+void rd_comm_free_all(ronda_comm *c);
 
 #endif

@@ -46,14 +46,13 @@ static bool local_lends(const rd_link *link, const void *data, uint64_t bytes)
 static void *local_alloc(rd_link *link, size_t bytes)
 {
     (void)link;
-    return rd_alloc(bytes);
+    return rd_pages(bytes ? bytes : 1);
 }
 
 static void local_free(rd_link *link, void *memory, size_t bytes)
 {
     (void)link;
-    (void)bytes;
-    rd_free(memory);
+    rd_unmap(memory, bytes ? bytes : 1);
 }
 
 static void local_close(rd_link *link)

@@ -102,7 +102,7 @@ struct rd_transport {
     /* The first so many of view.bytes */
     void (*release)(rd_port *port, uint64_t bytes);
 
-    /* Memory that lends() says yes to: zero, on cache lines of its own.  NULL: none to be had. */
+    /* Memory that lends() says yes to: zero, on pages of its own.  NULL: none to be had. */
     void *(*alloc)(rd_link *link, size_t bytes);
     void (*free)(rd_link *link, void *memory, size_t bytes); /* as it was asked for; NULL is fine */
 

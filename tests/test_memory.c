@@ -1,0 +1,159 @@
+/* test_memory.c: ronda_alloc and ronda_free, and the list of pages behind them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "calls.h"
+#include "processes.h"
+#include "transport/heap.h"
+
+/* --- the list --- */
+
+TEST(taken_pages_never_overlap)
+{
+    enum { BLOCKS = 40, PAGES = 64 };
+    rng r = rng_start();
+    rd_heap h = {.bytes = PAGES * RD_HEAP_PAGE};
+    uint64_t at[BLOCKS], bytes[BLOCKS];
+    bool used[BLOCKS] = {false}, owned[PAGES] = {false};
+    for (uint32_t step = 0; step < 20000 && !test_failed(); step++) {
+        const uint32_t i = (uint32_t)rng_below(&r, BLOCKS);
+        if (used[i]) {
+            const uint64_t pages = (bytes[i] + RD_HEAP_PAGE - 1) / RD_HEAP_PAGE;
+            const uint64_t whole = (pages ? pages : 1) * RD_HEAP_PAGE;
+            CHECK(rd_heap_give(&h, at[i]) == whole, "other bytes came back");
+            memset(owned + at[i] / RD_HEAP_PAGE, 0, whole / RD_HEAP_PAGE);
+            used[i] = false;
+            continue;
+        }
+        bytes[i] = rng_below(&r, 6) ? rng_below(&r, 5 * RD_HEAP_PAGE) : rng_below(&r, h.bytes * 2);
+        if (!rd_heap_take(&h, bytes[i], &at[i]))
+            continue;
+        used[i] = true;
+        CHECK(at[i] % RD_HEAP_PAGE == 0 && at[i] <= h.bytes && bytes[i] <= h.bytes - at[i],
+              "a place outside");
+        for (uint64_t p = at[i]; p < at[i] + bytes[i]; p += RD_HEAP_PAGE) {
+            CHECK(!owned[p / RD_HEAP_PAGE], "page %" PRIu64 " was given twice", p / RD_HEAP_PAGE);
+            owned[p / RD_HEAP_PAGE] = true;
+        }
+        if (!bytes[i])
+            owned[at[i] / RD_HEAP_PAGE] = true;
+    }
+    CHECK(rd_heap_give(&h, 17) == 0, "something began at 17");
+    rd_heap_free(&h);
+}
+
+TEST(the_whole_range_can_be_taken)
+{
+    rd_heap h = {.bytes = 10 * RD_HEAP_PAGE};
+    uint64_t at;
+    CHECK(!rd_heap_take(&h, h.bytes + 1, &at) && !rd_heap_take(&h, UINT64_MAX, &at), "too much");
+    CHECK(rd_heap_take(&h, h.bytes, &at) && at == 0, "not all of it");
+    CHECK(!rd_heap_take(&h, 1, &at), "more than all");
+    CHECK(rd_heap_give(&h, 0) == h.bytes, "not all came back");
+    rd_mem_fail_after(0);
+    rd_heap empty = {.bytes = h.bytes};
+    CHECK(!rd_heap_take(&empty, 1, &at), "without memory");
+    rd_mem_fail_after(-1);
+    rd_heap_free(&h);
+}
+
+/* --- the calls --- */
+
+static bool is_zero(const char *p, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (p[i])
+            return false;
+    return true;
+}
+
+/* Everything that one rank can do right and wrong, the same for threads and processes. */
+static void use(ronda_comm *c)
+{
+    enum { BYTES = 3 << 20 };
+    char *a = NULL, *b = NULL, *none = NULL;
+    void *never = &a;
+    CHECK(ronda_alloc(c, BYTES, (void **)&a) == RONDA_OK, "%s", ronda_last_error(c));
+    CHECK(ronda_alloc(c, 100, (void **)&b) == RONDA_OK, "%s", ronda_last_error(c));
+    CHECK(ronda_alloc(c, 0, (void **)&none) == RONDA_OK && none, "%s", ronda_last_error(c));
+    if (test_failed())
+        return;
+    CHECK((uintptr_t)a % 4096 == 0 && (uintptr_t)b % 4096 == 0, "not on a page");
+    CHECK(is_zero(a, BYTES) && is_zero(b, 100), "not zero");
+    memset(a, 1, BYTES);
+    memset(b, 2, 100);
+    CHECK(a[0] == 1 && a[BYTES - 1] == 1 && b[99] == 2, "they overlap");
+    CHECK(ronda_free(c, a + 1) == RONDA_EINVAL && strstr(ronda_last_error(c), "ronda_alloc"),
+          "freed from the middle: %s", ronda_last_error(c));
+    CHECK(ronda_free(c, a) == RONDA_OK && ronda_free(c, a) == RONDA_EINVAL, "freed twice");
+    CHECK(ronda_free(c, &never) == RONDA_EINVAL, "freed what is not its own");
+    CHECK(ronda_free(c, NULL) == RONDA_OK, "NULL is nothing to free");
+    CHECK(ronda_alloc(c, BYTES, (void **)&a) == RONDA_OK && is_zero(a, BYTES), "not zero again");
+    CHECK(ronda_alloc(c, SIZE_MAX, &never) == RONDA_ENOMEM && never == &a, "all there is");
+    CHECK(ronda_alloc(c, (size_t)1 << 60, &never) == RONDA_ENOMEM && never == &a &&
+              strstr(ronda_last_error(c), "1152921504606846976"),
+          "an exabyte: %s", ronda_last_error(c));
+    CHECK(ronda_alloc(c, 1, NULL) == RONDA_EINVAL, "nowhere to put it");
+    CHECK(ronda_free(c, none) == RONDA_OK, "%s", ronda_last_error(c));
+    /* b and a are left to ronda_close */
+}
+
+TEST(without_a_communicator)
+{
+    void *out;
+    CHECK(ronda_alloc(NULL, 1, &out) == RONDA_EINVAL && ronda_free(NULL, NULL) == RONDA_EINVAL,
+          "there is none");
+}
+
+static void use_in_thread(void *context, uint32_t rank)
+{
+    ronda_comm **comms = context;
+    use(comms[rank]);
+}
+
+TEST(threads)
+{
+    ronda_comm *comms[3];
+    if (!world_open(3, NULL, comms))
+        return;
+    run_ranks(3, use_in_thread, comms);
+    world_close(3, comms);
+}
+
+/* Each rank's memory is its own, and all of it works in one call. */
+static int use_in_process(job *j, uint32_t rank)
+{
+    enum { COUNT = 300000 };
+    ronda_comm *c = job_join(j, rank);
+    void *memory;
+    use(c);
+    CHECK(ronda_alloc(c, COUNT * sizeof(float), &memory) == RONDA_OK, "%s", ronda_last_error(c));
+    float *x = memory;
+    for (uint32_t round = 0; round < 5; round++) {
+        for (uint32_t i = 0; i < COUNT; i++)
+            x[i] = (float)((rank + 1) * (i % 61 + round));
+        CHECK(ronda_allreduce(c, x, x, COUNT, RONDA_F32, RONDA_SUM) == RONDA_OK, "%s",
+              ronda_last_error(c));
+        for (uint32_t i = 0; i < COUNT; i++)
+            if (!CHECK(x[i] == (float)(j->size * (j->size + 1) / 2 * (i % 61 + round)),
+                       "rank %u: element %u is %g", rank, i, (double)x[i]))
+                return 1;
+    }
+    ronda_close(c);
+    return 0;
+}
+
+TEST(processes)
+{
+    test_deadline(120);
+    for (uint32_t size = 2; size <= 5 && !test_failed(); size++) {
+        job j = job_open(size, use_in_process, NULL);
+        job_start(&j);
+        job_wait(&j, 60);
+        for (uint32_t r = 0; r < size; r++)
+            CHECK(j.status[r] == 0, "rank %u of %u ended with 0x%x", r, size,
+                  (unsigned)j.status[r]);
+        job_close(&j);
+    }
+}
