@@ -43,12 +43,18 @@ static inline void *memory(size_t bytes)
     return p;
 }
 
+/* To the so-many-th core that this process may use. */
 static inline void pin(uint32_t core)
 {
-    cpu_set_t set;
+    cpu_set_t usable, set;
     CPU_ZERO(&set);
-    CPU_SET(core, &set);
-    sched_setaffinity(0, sizeof set, &set);
+    if (sched_getaffinity(0, sizeof usable, &usable))
+        die("no affinity");
+    for (uint32_t cpu = 0, nth = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &usable) && nth++ == core)
+            CPU_SET(cpu, &set);
+    if (sched_setaffinity(0, sizeof set, &set))
+        die("cannot stay on a core");
 }
 
 /* One measurement: every rank calls `call` again and again; ranks meet, untimed, before each call. */
@@ -69,8 +75,8 @@ struct bench {
     ronda_status (*call)(worker *w);
     void (*after)(worker *w, int sample); /* untimed; sample < 0: warm-up */
     void *context;
-    double *samples[MOST_RANKS];
-    int taken;            /* samples */
+    double *begins[MOST_RANKS], *ends[MOST_RANKS]; /* of each call, us */
+    int taken;                                     /* samples */
     double round_trip_ns; /* of a cache line between ranks 0 and 1, if spins */
     _Alignas(128) _Atomic uint32_t arrived;
     _Alignas(128) _Atomic uint32_t turn;
@@ -152,8 +158,10 @@ static inline void *bench_work(void *argument)
         const uint64_t from = start_together(b, w->rank);
         if (b->call(w))
             die(ronda_last_error(w->comm));
-        if (k >= 0)
-            b->samples[w->rank][k] = (double)(rd_now_ns() - from) / 1e3;
+        if (k >= 0) {
+            b->begins[w->rank][k] = (double)from / 1e3;
+            b->ends[w->rank][k] = (double)rd_now_ns() / 1e3;
+        }
         if (b->after)
             b->after(w, k);
         if (w->rank == 0 && k >= 0 && (k + 1 == SAMPLES || (k >= 4 && rd_now_ns() > end)))
@@ -168,7 +176,7 @@ static inline void *bench_work(void *argument)
     return NULL;
 }
 
-/* Runs it; the median over samples of the slowest rank, in microseconds. */
+/* Runs it; the median, in microseconds, of the time from the first rank's begin to the last one's end. */
 static inline double run_bench(bench *b)
 {
     pthread_t threads[MOST_RANKS];
@@ -180,7 +188,7 @@ static inline double run_bench(bench *b)
     if (ronda_init_local(b->ranks, comms))
         die(ronda_last_error(NULL));
     for (uint32_t r = 0; r < b->ranks; r++)
-        b->samples[r] = memory(SAMPLES * sizeof(double));
+        b->begins[r] = memory(2 * SAMPLES * sizeof(double)), b->ends[r] = b->begins[r] + SAMPLES;
     for (uint32_t r = 0; r < b->ranks; r++) {
         workers[r] = (worker){.b = b, .rank = r, .comm = comms[r]};
         if (pthread_create(&threads[r], NULL, bench_work, &workers[r]))
@@ -189,12 +197,15 @@ static inline double run_bench(bench *b)
     for (uint32_t r = 0; r < b->ranks; r++)
         pthread_join(threads[r], NULL);
     for (int k = 0; k < b->taken; k++) {
-        v[k] = 0;
-        for (uint32_t r = 0; r < b->ranks; r++)
-            v[k] = b->samples[r][k] > v[k] ? b->samples[r][k] : v[k];
+        double begin = b->begins[0][k], end = b->ends[0][k];
+        for (uint32_t r = 1; r < b->ranks; r++) {
+            begin = b->begins[r][k] < begin ? b->begins[r][k] : begin;
+            end = b->ends[r][k] > end ? b->ends[r][k] : end;
+        }
+        v[k] = end - begin;
     }
     for (uint32_t r = 0; r < b->ranks; r++)
-        free(b->samples[r]);
+        free(b->begins[r]);
     return median(v, b->taken);
 }
 

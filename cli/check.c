@@ -27,7 +27,7 @@ typedef struct {
     const rd_algorithm *algorithm;
     uint64_t plans, steps, last_steps; /* last_steps: of the proof made last */
     uint32_t worlds, largest;
-    bool refused;
+    bool refused, too_large;
 } row;
 
 typedef struct {
@@ -82,6 +82,13 @@ static bool prove(row *r, const trial *t)
 {
     const rd_proof proof = rd_check_world(r->algorithm, t->size, t->count, t->root, t->width,
                                           t->mean, t->place, segment_for(r->algorithm, t));
+    if (proof.too_large) {
+        end_progress(r);
+        cli_wrong("check", "%" PRIu32 " ranks and a count of %" PRIu64 " are too much for a proof",
+                  t->size, t->count);
+        r->too_large = true;
+        return false;
+    }
     if (!proof.ok) {
         say_refusal(r, t, proof.why);
         r->refused = true;
@@ -221,11 +228,13 @@ static void prove_row(row *r)
 {
     const cli_check_request *q = r->request;
     const uint64_t start = rd_now_ns();
-    for (uint32_t n = q->first; n <= q->last && !r->refused; n++)
+    for (uint32_t n = q->first; n <= q->last && !r->refused && !r->too_large; n++)
         prove_world(r, n);
-    if (q->larger && !r->refused)
+    if (q->larger && !r->refused && !r->too_large)
         prove_larger(r);
     end_progress(r);
+    if (r->too_large)
+        return;
     printf("%-14s  %-13s  %4" PRIu32 " worlds to %4" PRIu32 "  %8" PRIu64 " plans  %9" PRIu64
            " steps  %6.2f s  %s\n",
            rd_kind_name(r->algorithm->kind), r->algorithm->name, r->worlds, r->largest, r->plans,
@@ -244,6 +253,8 @@ int cli_check(int count, char **arguments)
         if ((q.kind && a->kind != q.kind) || (q.algorithm && strcmp(a->name, q.algorithm) != 0))
             continue;
         prove_row(&r);
+        if (r.too_large)
+            return CLI_USAGE;
         plans += r.plans;
         rows++;
         refused += r.refused;

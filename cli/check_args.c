@@ -124,6 +124,8 @@ int cli_check_read(int count, char **arguments, cli_check_request *out)
     if (q.algorithm && !is_known(q.kind, q.algorithm))
         return cli_wrong(ME, "%s has no algorithm '%s' (ronda plan --list shows them)",
                          q.kind ? rd_kind_name(q.kind) : "the table", q.algorithm);
+    if (q.kind == RONDA_BARRIER && q.count_count)
+        return cli_wrong(ME, "--count: barrier has no elements");
     if (!q.last) {
         q.first = 1;
         q.last = q.quick ? QUICK_LAST : DEFAULT_LAST;

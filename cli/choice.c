@@ -7,11 +7,12 @@
 #include "base/names.h"
 #include "plan.h"
 
-bool cli_choose(const rd_shape *shape, uint64_t segment_bytes, cli_choice *out)
+bool cli_choose(const cli_plan_request *q, cli_choice *out)
 {
-    *out = (cli_choice){.facts = rd_facts_local(rd_usable_cpus())};
-    out->facts.segment_bytes = segment_bytes ? segment_bytes : UINT64_MAX;
-    return rd_choose(shape, &out->facts, out->prices, &out->count) != NULL;
+    const uint32_t cpus = rd_usable_cpus();
+    *out = (cli_choice){.facts = q->threads ? rd_facts_local(cpus) : rd_facts_shm(cpus)};
+    out->facts.segment_bytes = q->segment_bytes ? q->segment_bytes : UINT64_MAX;
+    return rd_choose(&q->shape, &out->facts, out->prices, &out->count) != NULL;
 }
 
 static void time_text(double ns, char text[16])
@@ -40,9 +41,9 @@ static void print_table(const cli_choice *c, const rd_algorithm *shown)
                p->algorithm == shown ? "   <- shown above" : "");
     }
     printf(
-        "\n  Messages in and out, and bytes sent, of the busiest rank; the time is a model's, for %" PRIu32
-        " core%s.\n",
-        c->facts.cpus, c->facts.cpus == 1 ? "" : "s");
+        "\n  Messages in and out, and bytes sent, of the busiest rank; the time is a model's, for "
+        "%s on %" PRIu32 " core%s.\n",
+        c->facts.copies ? "processes" : "threads", c->facts.cpus, c->facts.cpus == 1 ? "" : "s");
 }
 
 /* --- why: one sentence --- */

@@ -15,7 +15,7 @@ const char cli_plan_help[] =
     "ronda plan: show what a collective does, step by step, and why that way\n"
     "\n"
     "  ronda plan [--collective NAME] [--algo NAME] [-n RANKS] [--rank R | --all-ranks] [--count N]\n"
-    "             [--type T] [--op OP] [--root R] [--in-place] [--segment BYTES]\n"
+    "             [--type T] [--op OP] [--root R] [--in-place] [--segment BYTES] [--threads]\n"
     "  ronda plan --summary [--collective NAME] [-n RANKS] [--count N] [--root R] [--segment BYTES]\n"
     "  ronda plan --list [--collective NAME]\n"
     "\n"
@@ -31,6 +31,7 @@ const char cli_plan_help[] =
     "      --root R           of a broadcast (0)\n"
     "      --in-place         the result replaces what the rank gave\n"
     "      --segment BYTES    cut into chunks so that messages have about this size (1048576); 0: do not\n"
+    "      --threads          prices for ranks that are threads; if not given, for processes\n"
     "      --summary          one line per algorithm: rounds, steps, messages and elements sent; each of\n"
     "                         the rank that has most of it\n"
     "      --list             the algorithms, each in a sentence\n"
@@ -69,11 +70,16 @@ static int print_list(const cli_plan_request *q)
 
 static int print_summary(const cli_plan_request *q)
 {
-    char text[16384];
-    const size_t length = rd_summary_print(&q->shape, q->segment_bytes, text, sizeof text);
-    if (!length || length >= sizeof text)
-        return no_memory();
-    fputs(text, stdout);
+    char text[256];
+    for (const rd_algorithm *a = NULL; !a || a->name; a = a ? a + 1 : rd_algorithms) {
+        if (a && q->shape.kind && a->kind != q->shape.kind)
+            continue;
+        if (!rd_summary_line(a, &q->shape, q->segment_bytes, text, sizeof text))
+            return no_memory();
+        fputs(text, stdout);
+        if (!cli_flush()) /* line by line: large worlds take their time */
+            return CLI_FAILED;
+    }
     return CLI_OK;
 }
 
@@ -86,7 +92,8 @@ static int print_rank(const cli_plan_request *q, uint32_t rank)
     char *text = p ? rd_alloc(length + 1) : NULL;
     if (text) {
         rd_plan_print(p, q->type, q->op, text, length + 1);
-        printf("%s\n", text);
+        cli_put(text);
+        cli_put("\n");
     }
     const bool ok = text != NULL;
     rd_free(text);
@@ -105,7 +112,7 @@ int cli_plan(int count, char **arguments)
         return print_list(&q);
     if (q.summary)
         return print_summary(&q);
-    if (!cli_choose(&q.shape, q.segment_bytes, &choice))
+    if (!cli_choose(&q, &choice))
         return no_memory();
     if (!q.algorithm)
         q.algorithm = q.forced ? q.forced : choice.prices[0].algorithm;

@@ -12,6 +12,7 @@ typedef struct {
     const rd_algorithm *algorithm; /* NULL: whatever would be chosen */
     const rd_algorithm *forced;    /* by RONDA_ALGO; NULL: none */
     bool all_ranks, summary, list;
+    bool threads; /* prices are those of ranks as threads */
 } cli_plan_request;
 
 /* plan_args.c: reads the arguments; CLI_OK, or the user was told. */
@@ -24,8 +25,7 @@ typedef struct {
     uint32_t count;
 } cli_choice;
 
-bool cli_choose(const rd_shape *shape, uint64_t segment_bytes,
-                cli_choice *out); /* false: no memory */
+bool cli_choose(const cli_plan_request *request, cli_choice *out); /* false: no memory */
 void cli_choice_print(const cli_choice *choice, const cli_plan_request *request);
 
 #endif

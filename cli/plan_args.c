@@ -25,7 +25,8 @@ enum {
     SEGMENT,
     ALL_RANKS,
     SUMMARY,
-    LIST
+    LIST,
+    THREADS
 };
 
 static const cli_option options[] = {[COLLECTIVE] = {"collective", 'c', true},
@@ -41,6 +42,7 @@ static const cli_option options[] = {[COLLECTIVE] = {"collective", 'c', true},
                                      [ALL_RANKS] = {"all-ranks", 0, false},
                                      [SUMMARY] = {"summary", 0, false},
                                      [LIST] = {"list", 0, false},
+                                     [THREADS] = {"threads", 0, false},
                                      {NULL, 0, false}};
 
 typedef struct {
@@ -112,6 +114,8 @@ static bool read_one(reading *r, const cli_args *a, int option)
         return q->all_ranks = true;
     case SUMMARY:
         return q->summary = true;
+    case THREADS:
+        return q->threads = true;
     default:
         return q->list = true;
     }
@@ -139,6 +143,8 @@ static int check_numbers(const reading *r)
                          rd_type_name(q->type));
     if (q->all_ranks && given(r, RANK))
         return cli_wrong(ME, "--rank and --all-ranks: which?");
+    if (q->list && r->given & ~(1u << LIST | 1u << COLLECTIVE | 1u << ALGO))
+        return cli_wrong(ME, "--list takes --collective and nothing else");
     if (r->algorithm && (q->summary || q->list))
         return cli_wrong(ME, "--algo: --%s shows every algorithm", q->list ? "list" : "summary");
     return CLI_OK;

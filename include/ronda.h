@@ -219,7 +219,8 @@ RONDA_API const char *ronda_strerror(ronda_status status);
 
 /**
  * The sentence of this communicator's last failure, "" if there was none.  It stays until the next
- * failure.  NULL: of this thread's last failed ronda_init() or ronda_init_local().
+ * failure.  NULL: of this thread's last failed ronda_init() or ronda_init_local(),
+ * or of its last call that was given no communicator.
  */
 RONDA_API const char *ronda_last_error(const ronda_comm *comm);
 

@@ -103,6 +103,11 @@ ronda_status ronda_init(const ronda_config *config, ronda_comm **out)
                              : open_process(&joining, &settings, out, err);
 }
 
+static ronda_status no_comm(const char *function)
+{
+    return rd_fail(rd_thread_error(), RONDA_EINVAL, RONDA_ANY, "%s: comm is NULL", function);
+}
+
 ronda_status ronda_close(ronda_comm *comm)
 {
     return comm ? rd_comm_close(comm) : RONDA_OK;
@@ -111,7 +116,7 @@ ronda_status ronda_close(ronda_comm *comm)
 ronda_status ronda_abort(ronda_comm *comm, const char *reason)
 {
     if (!comm)
-        return RONDA_EINVAL;
+        return no_comm("ronda_abort");
     rd_error cause = {.rank = comm->rank};
     if (reason && *reason)
         rd_fail(&cause, RONDA_EABORTED, comm->rank, "rank %u aborted: %s", comm->rank, reason);
@@ -125,7 +130,7 @@ ronda_status ronda_abort(ronda_comm *comm, const char *reason)
 ronda_status ronda_set_timeout(ronda_comm *comm, uint64_t timeout_ns)
 {
     if (!comm)
-        return RONDA_EINVAL;
+        return no_comm("ronda_set_timeout");
     if (timeout_ns == 0) {
         comm->error = (rd_error){.rank = comm->rank};
         return rd_fail(&comm->error, RONDA_EINVAL, RONDA_ANY,
@@ -140,7 +145,7 @@ ronda_status ronda_set_timeout(ronda_comm *comm, uint64_t timeout_ns)
 ronda_status ronda_alloc(ronda_comm *comm, size_t bytes, void **out)
 {
     if (!comm)
-        return RONDA_EINVAL;
+        return no_comm("ronda_alloc");
     comm->error = (rd_error){.rank = comm->rank};
     if (!out)
         return rd_fail(&comm->error, RONDA_EINVAL, RONDA_ANY, "rank %u: ronda_alloc: out is NULL",
@@ -156,7 +161,7 @@ ronda_status ronda_alloc(ronda_comm *comm, size_t bytes, void **out)
 ronda_status ronda_free(ronda_comm *comm, void *ptr)
 {
     if (!comm)
-        return RONDA_EINVAL;
+        return no_comm("ronda_free");
     if (!ptr || rd_comm_free(comm, ptr))
         return RONDA_OK;
     comm->error = (rd_error){.rank = comm->rank};
@@ -320,7 +325,7 @@ static ronda_status run(ronda_comm *c, rd_call *call, const void *send, void *re
 {
     static char nothing; /* stands for a buffer of no elements */
     if (!c)
-        return RONDA_EINVAL;
+        return no_comm(rd_kind_name(call->kind));
     if (c->failed) {
         c->error = c->cause;
         return c->cause.status;

@@ -27,6 +27,7 @@ bool links_shm(uint32_t size, rd_link *links[])
         bells[r] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         pids[r] = getpid();
     }
+    status = rd_shm_prepare(memory, pids, size, &err);
     for (uint32_t rank = 0; rank < size && !status; rank++) {
         for (uint32_t r = 0; r < size; r++)
             own[r] = dup(bells[r]);

@@ -363,7 +363,8 @@ bool scramble_open(uint32_t size, scramble_mood mood, rd_link *links[])
             abort();
         l->inner = links[r];
         l->world = w;
-        l->base = (rd_link){&scramble, r, size, links[r]->alarm};
+        l->base = *links[r];
+        l->base.transport = &scramble;
         links[r] = &l->base;
     }
     return true;

@@ -95,9 +95,9 @@ TEST(plans_of_no_shape_are_refused)
     w.plans[0]->shape.root = 3;
     refuse(&w, "root 3 of 3");
     w.p->scratch = UINT64_MAX / 2;
-    refuse(&w, "too many elements for a proof");
+    refuse(&w, "too many steps or elements for a proof");
     w.plans[0]->shape.count = 1ull << 40;
-    refuse(&w, "too many elements for a proof");
+    refuse(&w, "too many steps or elements for a proof");
     release(&w);
     w = good(rd_algorithm_named(RONDA_BARRIER, "star"), 2, 1, false);
     w.plans[0]->shape.in_place = true;

@@ -71,12 +71,21 @@ static uint32_t quota(void)
 
 uint32_t rd_usable_cpus(void)
 {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    uint32_t cpus = 1;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        cpus = (uint32_t)CPU_COUNT(&set);
-    else if (sysconf(_SC_NPROCESSORS_ONLN) > 0)
+    const int32_t self = 0;
+    return rd_usable_cpus_of(&self, 1);
+}
+
+uint32_t rd_usable_cpus_of(const int32_t pids[], uint32_t count)
+{
+    cpu_set_t all, set;
+    CPU_ZERO(&all);
+    for (uint32_t i = 0; i < count; i++)
+        if (sched_getaffinity(pids[i], sizeof set, &set) == 0)
+            CPU_OR(&all, &all, &set);
+    uint32_t cpus = (uint32_t)CPU_COUNT(&all);
+    if (cpus == 0)
+        cpus = 1;
+    if (CPU_COUNT(&all) == 0 && sysconf(_SC_NPROCESSORS_ONLN) > 0)
         cpus = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
     const uint32_t limit = quota();
     return cpus < limit ? cpus : limit;

@@ -7,4 +7,7 @@
 /* Cores that this process may use: its affinity, bounded by the cgroup's quota; at least 1. */
 uint32_t rd_usable_cpus(void);
 
+/* The same of several processes together, each of which may be bound to one. */
+uint32_t rd_usable_cpus_of(const int32_t pids[], uint32_t count);
+
 #endif

@@ -1,7 +1,6 @@
 /* comm.c: a call from the API to the engine and back. */
 #include "comm/comm.h"
 
-#include "base/cpu.h"
 #include "base/mem.h"
 
 ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm **out,
@@ -17,7 +16,7 @@ ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm
     c->link = link;
     c->timeout_ns = settings->timeout_ns;
     c->log = settings->log;
-    c->facts = rd_facts_local(rd_usable_cpus());
+    c->facts = link->transport->copies ? rd_facts_shm(link->cpus) : rd_facts_local(link->cpus);
     for (int k = 0; k <= RONDA_BARRIER; k++)
         c->forced[k] = settings->forced[k];
     c->error = (rd_error){.rank = c->rank, .peer = RONDA_ANY};

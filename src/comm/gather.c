@@ -269,7 +269,9 @@ static ronda_status start_world(gathering *g, rd_shm_parts *parts, int32_t *pids
         guest_at(g, r)->doorbell = -1;
         pids[r] = guest_at(g, r)->pid;
     }
-    ronda_status status = describe_world(g, parts);
+    ronda_status status = rd_shm_prepare(parts->memfd, pids, g->j->size, g->err);
+    if (!status)
+        status = describe_world(g, parts);
     if (status)
         return status;
     rd_link *link;

@@ -54,7 +54,8 @@ enum { RD_MOST_OUTS = 16, RD_MOST_STRIPPED = 64 };
 typedef struct {
     bool far;
     uint8_t votes;
-    uint32_t turn;
+    uint32_t turn, rest; /* pieces: since it was last probed, until it is next tried */
+    uint32_t slow_ns;    /* what a KiB took last */
 } rd_distance;
 
 struct rd_engine {

@@ -2,11 +2,12 @@
  *
  * The peer has read the same place before, so its cache holds the lines that we write.  If that cache
  * is near, taking them back costs little and the peer will find the new bytes close by.  If it is far,
- * ordinary stores are several times slower than stores that go past the caches, which in turn are slower
- * between near ones.  How far a peer is may change whenever the system moves a rank to another core, so it
- * is not asked once but noticed: the first stores of a long piece are timed, and two slow ones in a
- * row mean far.  When far, a page of every PROBES-th piece is written by ordinary stores, and two
- * quick ones in a row mean near again. */
+ * ordinary stores may take ten times as long as stores that go past the caches, or may not: it depends
+ * on the machine.  And how far a peer is may change whenever the system moves a rank to another core.
+ * So nobody asks for the distance; it is noticed.  The first stores of a long piece are timed.  If two in a
+ * row were slow, the next piece is tried the other way, and if that is several times as quick, the peer
+ * counts as far.  When far, a page of every PROBES-th piece is written by ordinary stores, and two quick
+ * ones in a row mean near again. */
 #include "base/clock.h"
 #include "engine/flight.h"
 
@@ -20,7 +21,9 @@ enum {
     PROBES = 16,
     STRIP_BYTES = 8 << 10,
     /* No core stores to memory of its own so slowly: about 3 GB/s */
-    SLOW_NS_PER_KIB = 325
+    SLOW_NS_PER_KIB = 325,
+    GAIN = 3,   /* how much quicker the other way must be */
+    REST = 4096 /* pieces until it is tried again, if it was not */
 };
 
 /* Past the caches, if `to` is the beginning of a cache line.  Whoever publishes the bytes need do
@@ -48,23 +51,45 @@ static void stream(void *to, const void *from, size_t bytes)
 #endif
 }
 
-static void learn(rd_distance *d, bool slow)
-{
-    if (slow == d->far) {
-        d->votes = 0;
-    } else if (++d->votes == 2) {
-        d->far = slow;
-        d->votes = 0;
-        d->turn = 1;
-    }
-}
-
-/* Writes the first bytes with ordinary stores and takes the time. */
-static bool slow_move(void *to, const void *from, size_t bytes)
+/* Writes the first bytes and says how many ns a KiB took. */
+static uint32_t timed(void (*move)(void *to, const void *from, size_t bytes), void *to,
+                      const void *from, size_t bytes)
 {
     const uint64_t start = rd_now_ns();
-    rd_move(to, from, bytes);
-    return (rd_now_ns() - start) * 1024 > SLOW_NS_PER_KIB * bytes;
+    move(to, from, bytes);
+    return (uint32_t)((rd_now_ns() - start) * 1024 / bytes);
+}
+
+/* Near, as far as is known: how many bytes it has written. */
+static size_t watch(rd_distance *d, void *to, const void *from)
+{
+    if (d->rest) {
+        d->rest--;
+        return 0;
+    }
+    if (d->votes == 2) { /* the other way */
+        const uint32_t ns = timed(stream, to, from, TIMED_BYTES);
+        d->far = ns < d->slow_ns / GAIN;
+        d->votes = 0;
+        d->rest = d->far ? 0 : REST;
+        return TIMED_BYTES;
+    }
+    d->slow_ns = timed(rd_move, to, from, TIMED_BYTES);
+    d->votes = d->slow_ns > SLOW_NS_PER_KIB ? d->votes + 1 : 0;
+    return TIMED_BYTES;
+}
+
+/* Far: is it still? */
+static size_t probe(rd_distance *d, void *to, const void *from)
+{
+    if (d->turn++ % PROBES)
+        return 0;
+    d->votes = timed(rd_move, to, from, PROBE_BYTES) > SLOW_NS_PER_KIB ? 0 : d->votes + 1;
+    if (d->votes == 2) {
+        d->far = false;
+        d->votes = 0;
+    }
+    return PROBE_BYTES;
 }
 
 void rd_stage(rd_distance *d, void *to, const void *from, size_t bytes)
@@ -73,17 +98,8 @@ void rd_stage(rd_distance *d, void *to, const void *from, size_t bytes)
         rd_put(to, from, bytes);
         return;
     }
-    const size_t timed = !d->far ? TIMED_BYTES : d->turn++ % PROBES == 0 ? PROBE_BYTES : 0;
-    bool slow = d->far;
-    if (timed) {
-        slow = slow_move(to, from, timed);
-        learn(d, slow);
-    }
-    char *rest = (char *)to + timed;
-    if (slow || d->far)
-        stream(rest, (const char *)from + timed, bytes - timed);
-    else
-        rd_put(rest, (const char *)from + timed, bytes - timed);
+    const size_t done = d->far ? probe(d, to, from) : watch(d, to, from);
+    (d->far ? stream : rd_move)((char *)to + done, (const char *)from + done, bytes - done);
 }
 
 /* A fold whose last out is such a place: strip by strip into the first out, and from there onward. */

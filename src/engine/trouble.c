@@ -11,7 +11,7 @@
 
 #include "engine/flight.h"
 
-enum { HISTORY = 128, TEXT = 128, SILENCE_NS = 700000000 };
+enum { HISTORY = 128, TEXT = 128, SILENCE_NS = 700000000, MOST_RANKS = 1024 };
 
 static void blame(rd_link *link, const rd_record *mine, rd_error *err)
 {
@@ -126,44 +126,88 @@ static uint32_t missing_rank(rd_link *link, const rd_record *mine, uint32_t from
     return from;
 }
 
-/* Appends what every other rank is waiting for, as far as it fits. */
+/* Where a rank stands, seen from a call. */
+enum { CLOSED, ABSENT, FINISHED, WAITING, INSIDE, UNASKED };
+typedef struct {
+    uint32_t state, awaits; /* awaits: if WAITING */
+} standing;
+
+static standing stands(rd_link *link, const rd_record *mine, uint32_t rank)
+{
+    const rd_presence p = link->transport->presence(link, rank);
+    if (p.closed)
+        return (standing){CLOSED, 0};
+    if (p.sequence < mine->sequence)
+        return (standing){ABSENT, 0};
+    if (!p.inside || p.sequence > mine->sequence)
+        return (standing){FINISHED, 0};
+    return p.awaits < link->size ? (standing){WAITING, p.awaits} : (standing){INSIDE, 0};
+}
+
+static bool alike(standing a, standing b)
+{
+    return a.state == b.state && a.awaits == b.awaits;
+}
+
+/* "; ranks 1-4, 7 wait for rank 5": all who stand alike.  How many they are. */
+static uint32_t say_alike(const standing at[], uint32_t size, standing like, char *text,
+                          size_t capacity)
+{
+    static const char *const one[] = {" has closed", " has not called it either",
+                                      " has finished it", " waits for rank %u", " is in it"};
+    static const char *const many[] = {" have closed", " have not called it either",
+                                       " have finished it", " wait for rank %u", " are in it"};
+    uint32_t count = 0;
+    size_t length = 0;
+    char ranks[160] = "";
+    for (uint32_t from = 0, end; from < size; from = end + 1) {
+        for (end = from; end < size && alike(at[end], like);)
+            end++;
+        if (end == from)
+            continue;
+        count += end - from;
+        if (length < sizeof ranks)
+            length += (size_t)snprintf(ranks + length, sizeof ranks - length,
+                                       end - from > 1 ? "%s%u-%u" : "%s%u", length ? ", " : "",
+                                       from, end - 1);
+    }
+    length = (size_t)snprintf(text, capacity, "; rank%s %s", count > 1 ? "s" : "", ranks);
+    snprintf(text + length, capacity - length, (count > 1 ? many : one)[like.state], like.awaits);
+    return count;
+}
+
+/* Appends what all others are waiting for, as far as it fits. */
 static void say_others(rd_link *link, const rd_record *mine, uint32_t missing, char *text,
                        size_t capacity)
 {
-    size_t at = 0;
-    uint32_t unsaid = 0;
-    for (uint32_t r = 0; r < link->size; r++) {
-        char one[80];
-        if (r == link->rank || r == missing)
+    standing at[MOST_RANKS];
+    const uint32_t size = link->size < MOST_RANKS ? link->size : MOST_RANKS;
+    size_t length = 0;
+    uint32_t unsaid = link->size - size;
+    for (uint32_t r = 0; r < size; r++)
+        at[r] = r == link->rank || r == missing ? (standing){UNASKED, 0} : stands(link, mine, r);
+    for (uint32_t r = 0; r < size; r++) {
+        char one[240];
+        uint32_t first = 0;
+        while (!alike(at[first], at[r]))
+            first++;
+        if (at[r].state == UNASKED || first < r)
             continue;
-        const rd_presence p = link->transport->presence(link, r);
-        if (p.closed)
-            snprintf(one, sizeof one, "; rank %u has closed", r);
-        else if (p.sequence < mine->sequence)
-            snprintf(one, sizeof one, "; rank %u has not called it either", r);
-        else if (!p.inside || p.sequence > mine->sequence)
-            snprintf(one, sizeof one, "; rank %u has finished it", r);
-        else if (p.awaits < link->size)
-            snprintf(one, sizeof one, "; rank %u waits for rank %u", r, p.awaits);
+        const uint32_t count = say_alike(at, size, at[r], one, sizeof one);
+        if (length + strlen(one) + 24 < capacity)
+            length += (size_t)snprintf(text + length, capacity - length, "%s", one);
         else
-            snprintf(one, sizeof one, "; rank %u is in it", r);
-        const size_t length = strlen(one);
-        if (at + length + 24 < capacity) {
-            memcpy(text + at, one, length + 1);
-            at += length;
-        } else {
-            unsaid++;
-        }
+            unsaid += count;
     }
     if (unsaid)
-        snprintf(text + at, capacity - at, "; and %u more", unsaid);
+        snprintf(text + length, capacity - length, "; and %u more", unsaid);
 }
 
 ronda_status rd_trouble_timeout(rd_link *link, const rd_record *mine, uint32_t peer,
                                 uint64_t timeout_ns, rd_error *err)
 {
     const uint32_t missing = missing_rank(link, mine, peer);
-    char us[TEXT], last[TEXT + 32] = "it has made no call yet", others[240] = "";
+    char us[TEXT], last[TEXT + 32] = "it has made no call yet", others[300] = "";
     rd_record theirs;
 
     blame(link, mine, err);

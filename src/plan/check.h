@@ -6,6 +6,7 @@
 
 typedef struct {
     bool ok;
+    bool too_large;                  /* not ok, but not wrong either: more than a proof can take */
     char why[480];                   /* the first thing that is wrong, in one sentence; "" if ok */
     uint64_t steps, messages, terms; /* size of what was proved */
 } rd_proof;

@@ -62,6 +62,12 @@ bool rd_works_in_place(const rd_shape *s)
 
 /* --- the call --- */
 
+static bool refuse_size(rd_checking *c, uint32_t rank)
+{
+    c->proof->too_large = true;
+    return rd_refuse(c, "rank %u: too many steps or elements for a proof", rank);
+}
+
 static bool check_shape(rd_checking *c, uint32_t rank)
 {
     const rd_plan *p = c->plans[rank];
@@ -87,7 +93,7 @@ static bool check_shape(rd_checking *c, uint32_t rank)
         return rd_refuse(c, "rank %u: a barrier has one token, not %llu", rank,
                          (unsigned long long)s->count);
     if (s->count > MOST_CELLS || p->scratch > MOST_CELLS)
-        return rd_refuse(c, "rank %u: too many elements for a proof", rank);
+        return refuse_size(c, rank);
     return true;
 }
 
@@ -112,7 +118,7 @@ static bool number_all(rd_checking *c)
         groups += p->group_count;
         if (lanes + c->n >= UINT32_MAX / 2 || steps >= UINT32_MAX / 2 || groups >= UINT32_MAX / 2 ||
             c->cells > MOST_CELLS)
-            return rd_refuse(c, "rank %u: too many steps or elements for a proof", r);
+            return refuse_size(c, r);
     }
     c->lane_base[c->n] = (uint32_t)lanes;
     c->step_base[c->n] = (uint32_t)steps;

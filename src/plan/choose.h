@@ -16,10 +16,12 @@ typedef struct {
     double stage_byte_ns;
     double copy_ns;         /* per byte received */
     double fold_ns;         /* per byte and operand */
+    bool copies;            /* what is sent of the caller's memory */
     uint64_t segment_bytes; /* what plans are cut for */
 } rd_facts;
 
 rd_facts rd_facts_local(uint32_t cpus); /* ranks as threads */
+rd_facts rd_facts_shm(uint32_t cpus);   /* as processes of a machine */
 
 typedef struct {
     const rd_algorithm *algorithm;

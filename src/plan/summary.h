@@ -16,8 +16,9 @@ typedef struct {
 bool rd_totals_of(const rd_algorithm *a, const rd_shape *shape, uint64_t segment_bytes,
                   rd_totals *out);
 
-/* A table with a line per algorithm of shape->kind, or of every kind if that is 0.  Returns the
- * length needed, like snprintf; 0: no memory. */
-size_t rd_summary_print(const rd_shape *shape, uint64_t segment_bytes, char *text, size_t capacity);
+/* An algorithm's line of a table of them; NULL: the table's head.  Returns the length needed, like
+ * snprintf; 0: no memory. */
+size_t rd_summary_line(const rd_algorithm *a, const rd_shape *shape, uint64_t segment_bytes,
+                       char *text, size_t capacity);
 
 #endif

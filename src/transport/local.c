@@ -4,6 +4,7 @@
  * it or the address where the sender's bytes lie, and the receiver uses them there.  share.c has the
  * protocol. */
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/mem.h"
 #include "transport/share.h"
 
@@ -93,6 +94,8 @@ ronda_status rd_local_open(uint32_t size, rd_link *links[], rd_error *err)
     const size_t bytes = rd_share_bytes(size);
     void *mapping = rd_map(bytes);
     uint32_t made = 0;
+    if (mapping)
+        ((rd_share_head *)mapping)->cpus = rd_usable_cpus();
     for (local_link *l; mapping && made < size && (l = open_one(mapping, bytes, made, size));
          made++)
         links[made] = &l->member.link;

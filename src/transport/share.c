@@ -183,13 +183,15 @@ static bool reserve_small(rd_port *p, uint64_t bytes)
 static bool reserve_arena(rd_port *p, uint64_t bytes)
 {
     rd_ring *a = &p->member->arena;
-    const uint64_t head = place_in(a->head, a->bytes, bytes);
     while (a->count && line_home(a->pieces[a->first].port, a->pieces[a->first].line)) {
         a->tail = a->pieces[a->first].end;
         a->pieces[a->first].port->staged -= a->pieces[a->first].bytes;
         a->first = (a->first + 1) % RD_STAGED;
         a->count--;
     }
+    if (!a->count && a->head >= a->around) /* from the beginning, where it is warm */
+        a->head = a->tail = 0;
+    const uint64_t head = place_in(a->head, a->bytes, bytes);
     if (a->count == RD_STAGED || head + bytes - a->tail > a->bytes ||
         p->staged + bytes > p->member->share)
         return false;
@@ -533,7 +535,9 @@ bool rd_member_open(rd_member *m, const rd_transport *transport, void *mapping, 
     m->queues = (rd_queue *)(m->boards + size);
     m->link =
         (rd_link){.transport = transport, .rank = rank, .size = size, .alarm = &m->head->alarm};
-    m->crowded = size > rd_usable_cpus();
+    m->link.cpus = m->head->cpus;
+    m->link.choices = m->head->choices;
+    m->crowded = size > m->link.cpus;
     m->ports_bytes = (size_t)size * RD_CHANNELS * sizeof(rd_port);
     m->ports = rd_map(m->ports_bytes);
     return m->ports != NULL;

@@ -47,16 +47,19 @@ typedef struct {
 } rd_board;
 
 typedef struct {
+    uint32_t cpus; /* written before anybody maps it */
     _Alignas(128) _Atomic uint32_t alarm;
     _Atomic uint32_t deciding;           /* 1: somebody is writing the cause */
     _Alignas(128) _Atomic uint32_t open; /* links not yet closed */
     rd_error cause;
+    _Alignas(128) _Atomic uint64_t choices[RD_CHOICES];
 } rd_share_head;
 
 /* A part of the mapping where one rank stages bytes, as a ring: places are given in order, and are
  * free again in order, when the peers have released what was in them. */
 typedef struct {
-    uint64_t at, bytes;       /* offset in the mapping; a power of two, 0: there is none */
+    uint64_t at, bytes; /* offset in the mapping; a power of two, 0: there is none */
+    uint64_t around; /* when it is empty, places are given from the start again, or from here on */
     uint64_t head, tail;      /* counted without end */
     struct rd_staged *pieces; /* [RD_STAGED], oldest first */
     uint32_t first, count;

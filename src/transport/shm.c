@@ -10,6 +10,7 @@
  * A rank sleeps in epoll, on its doorbell (an eventfd that its peers ring) and on its peers' lives
  * (pidfds): the death of a peer wakes it at once. */
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/mem.h"
 #include "transport/heap.h"
 #include "transport/share.h"
@@ -30,7 +31,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SMALL_RING = 4096, ARENA = 2 << 20, LEAST_PIECE = 16 << 10 };
+enum {
+    SMALL_RING = 4096,
+    ARENA = 2 << 20,
+    LARGE_ARENA = 8 << 20,
+    FEW_RANKS = 8,
+    LEAST_PIECE = 16 << 10
+};
 /* The thread sanitizer leaves little room for addresses. */
 #if defined(__SANITIZE_THREAD__)
 #define MOST_HEAPS ((uint64_t)1 << 36)
@@ -67,9 +74,14 @@ static size_t arenas_at(uint32_t size)
     return small_at(size) + (size_t)size * size * RD_CHANNELS * SMALL_RING;
 }
 
+static size_t arena_bytes(uint32_t size)
+{
+    return size <= FEW_RANKS ? LARGE_ARENA : ARENA;
+}
+
 size_t rd_shm_bytes(uint32_t size)
 {
-    return arenas_at(size) + (size_t)size * ARENA;
+    return arenas_at(size) + size * arena_bytes(size);
 }
 
 static uint64_t limit_of(int resource)
@@ -255,6 +267,15 @@ int rd_shm_create(uint32_t size, rd_error *err)
     return -1;
 }
 
+ronda_status rd_shm_prepare(int memfd, const int32_t pids[], uint32_t size, rd_error *err)
+{
+    const uint32_t cpus = rd_usable_cpus_of(pids, size);
+    if (pwrite(memfd, &cpus, sizeof cpus, offsetof(rd_share_head, cpus)) == sizeof cpus)
+        return RONDA_OK;
+    return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "cannot write to the shared memory: %s",
+                   strerror(errno));
+}
+
 static bool watch(shm_link *s, int fd, uint32_t rank)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = rank};
@@ -312,9 +333,13 @@ static ronda_status open_memory(shm_link *s, const rd_shm_parts *parts, rd_error
     m->small_bytes = SMALL_RING;
     m->small_at =
         small_at(parts->size) + (size_t)parts->rank * parts->size * RD_CHANNELS * SMALL_RING;
-    m->arena.at = arenas_at(parts->size) + (size_t)parts->rank * ARENA;
-    m->arena.bytes = ARENA;
-    m->share = ARENA / 8 * 7 / (parts->size > 1 ? parts->size - 1 : 1);
+    m->arena.bytes = arena_bytes(parts->size);
+    m->arena.at = arenas_at(parts->size) + parts->rank * m->arena.bytes;
+    /* Two ranks are quicker if they do not write where the peer has just read */
+    m->arena.around = parts->size == 2 ? ARENA : 0;
+    m->share = m->arena.bytes / 8 * 7 / (parts->size > 1 ? parts->size - 1 : 1);
+    /* Now rather than at the first calls; where it cannot be done, they take a little longer */
+    madvise((char *)mapping + m->arena.at, ARENA, MADV_POPULATE_WRITE);
     for (m->piece = RD_PIECE; m->piece > LEAST_PIECE && 2 * m->piece > m->share;)
         m->piece /= 2;
     m->arena.pieces = rd_alloc(RD_STAGED * sizeof *m->arena.pieces);
@@ -348,6 +373,7 @@ ronda_status rd_shm_open(const rd_shm_parts *parts, rd_link **out, rd_error *err
 }
 
 const rd_transport rd_shm = {.name = "shm",
+                             .copies = true,
                              RD_SHARE_SLOTS,
                              .presence = shm_presence,
                              .quiesce = shm_quiesce,

@@ -25,7 +25,7 @@
 #include "base/error.h"
 #include "base/names.h"
 
-enum { RD_CHANNELS = 4, RD_QUEUE = 16, RD_INLINE = 48 };
+enum { RD_CHANNELS = 4, RD_QUEUE = 16, RD_INLINE = 48, RD_CHOICES = 64 };
 
 /* The longest piece that reserve() gives, and what there is always room for when the peer has taken
  * everything that it was sent before. */
@@ -38,6 +38,11 @@ typedef struct rd_transport rd_transport;
 typedef struct rd_link {
     const rd_transport *transport;
     uint32_t rank, size;
+    uint32_t
+        cpus; /* cores for all ranks of this machine together; the same number for all of them */
+    /* [RD_CHOICES], or NULL: what ranks of this machine have chosen, so that one prices for all: any
+     * rank would come to the same */
+    _Atomic uint64_t *choices;
     const _Atomic uint32_t *alarm; /* not 0: the world has failed, cause() says why */
 } rd_link;
 
@@ -70,6 +75,7 @@ typedef struct {
 
 struct rd_transport {
     const char *name;
+    bool copies; /* the caller's memory cannot be lent, unless alloc() gave it */
 
     /* The port to a peer; never NULL for a peer other than oneself. */
     rd_port *(*port)(rd_link *link, uint32_t peer, uint32_t channel);
@@ -144,6 +150,8 @@ typedef struct {
 } rd_shm_parts;
 size_t rd_shm_bytes(uint32_t size); /* without the heaps, which cost nothing until they are used */
 int rd_shm_create(uint32_t size, rd_error *err); /* a memfd; -1: err says why */
+/* Before anybody opens it: who the ranks are decides how many cores they have together. */
+ronda_status rd_shm_prepare(int memfd, const int32_t pids[], uint32_t size, rd_error *err);
 ronda_status rd_shm_open(const rd_shm_parts *parts, rd_link **out, rd_error *err);
 
 #endif
