@@ -14,6 +14,12 @@ extern const char cli_check_help[];
 int cli_run(int count, char **arguments);
 extern const char cli_run_help[];
 
+int cli_bench(int count, char **arguments);
+extern const char cli_bench_help[];
+
+/* Prints what may be long: if it cannot be written, the reason is kept for main(). */
+void cli_put(const char *text);
+
 /* Sends on what was printed so far.  false: nobody takes it, so there is no use in going on. */
 bool cli_flush(void);
 

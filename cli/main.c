@@ -15,6 +15,8 @@ static const struct {
     bool program; /* its last arguments are a program's, a --help among them as well */
 } commands[] = {
     {"run", cli_run, cli_run_help, "start a program as ranks of one job on this machine", true},
+    {"bench", cli_bench, cli_bench_help, "measure collectives beside the machine's own limits",
+     false},
     {"plan", cli_plan, cli_plan_help, "show what a collective does, step by step, and why that way",
      false},
     {"check", cli_check, cli_check_help, "prove that every algorithm computes its collective",
@@ -70,11 +72,14 @@ static int run(int count, char **arguments)
     if (count == 0)
         return cli_wrong(NULL, "which command?");
     const char *name = arguments[0];
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-        return say_help();
-    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0)
-        return say_version();
-    if (strcmp(name, "help") == 0)
+    const bool help = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
+    const bool version = strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0;
+    const bool help_of = strcmp(name, "help") == 0;
+    if ((help || version || help_of) && count > 1 + help_of)
+        return cli_wrong(NULL, "%s: what is '%s'?", name, arguments[1 + help_of]);
+    if (help || version)
+        return help ? say_help() : say_version();
+    if (help_of)
         return count > 1 ? say_help_of(arguments[1]) : say_help();
     const int found = find(name);
     if (found < 0)
@@ -87,6 +92,13 @@ static int run(int count, char **arguments)
 
 /* The first write that failed; what the user is told in the end. */
 static int write_error;
+
+void cli_put(const char *text)
+{
+    errno = 0;
+    if (fputs(text, stdout) < 0 && !write_error)
+        write_error = errno ? errno : EIO;
+}
 
 bool cli_flush(void)
 {

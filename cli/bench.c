@@ -1,0 +1,287 @@
+/* bench.c: `ronda bench`: goes through all points; see bench.h.
+ *
+ * Alone it starts itself again as ranks of a job, by `ronda run`; every rank then goes through the same
+ * points, and rank 0 writes. */
+#include "bench.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "args.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/mem.h"
+#include "base/names.h"
+#include "cli.h"
+
+static const char ME[] = "bench";
+static const uint64_t PROGRESS_NS = 5000000000u;
+
+/* --- alone --- */
+
+static int start_ranks(int count, char **arguments, uint32_t ranks)
+{
+    enum { FIXED = 8 };
+    static char self[4096], size[16];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length < 0)
+        return cli_failed(ME, "cannot find itself: %s", strerror(errno));
+    self[length] = 0;
+    snprintf(size, sizeof size, "%u", ranks);
+    char **all = calloc((size_t)count + FIXED, sizeof *all);
+    if (!all)
+        return cli_failed(ME, "no memory");
+    char *const first[] = {"-n", size, "--bind", "--", self, "bench"};
+    int n = 0;
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+        all[n++] = first[i];
+    for (int i = 0; i < count; i++) { /* all but the number of ranks */
+        const bool two = strcmp(arguments[i], "-n") == 0 || strcmp(arguments[i], "--size") == 0;
+        if (two || strncmp(arguments[i], "-n", 2) == 0 || strncmp(arguments[i], "--size=", 7) == 0)
+            i += two;
+        else
+            all[n++] = arguments[i];
+    }
+    const int status = cli_run(n, all);
+    free(all);
+    return status;
+}
+
+/* --- all points --- */
+
+typedef struct {
+    bench_world world;
+    bench_request request;
+    uint32_t rank, size;
+    bench_rows rows;
+    FILE *out;
+    uint32_t done, total; /* points */
+    uint64_t said_ns;
+    bool counting; /* count the points, measure nothing */
+} run;
+
+static void say_progress(run *r, const bench_point *p)
+{
+    char bytes[24];
+    const uint64_t now = rd_now_ns();
+    if (r->rank || r->request.quiet || now < r->said_ns + PROGRESS_NS)
+        return;
+    r->said_ns = now;
+    bench_bytes_text(p->bytes, bytes, sizeof bytes);
+    fprintf(stderr, "ronda bench: %u of %u: %s, %s %s\n", r->done, r->total, rd_kind_name(p->kind),
+            bytes, p->algorithm ? p->algorithm->name : "");
+}
+
+static bool measure(run *r, const bench_point *p)
+{
+    if (r->counting) {
+        r->total++;
+        return true;
+    }
+    const uint32_t before = r->rows.count;
+    say_progress(r, p);
+    if (!bench_measure(&r->world, p, &r->rows))
+        return false;
+    r->done++;
+    for (uint32_t i = before; i < r->rows.count; i++)
+        bench_print_row(r->out, &r->request, &r->rows.rows[i], r->size, i == 0);
+    return r->rank || fflush(r->out) == 0 ||
+           cli_failed(ME, "cannot write: %s", strerror(errno)) == 0;
+}
+
+static bool in_blocks(ronda_kind kind)
+{
+    return kind == RONDA_ALLGATHER || kind == RONDA_REDUCE_SCATTER;
+}
+
+static bool all_sizes(run *r, bench_point p)
+{
+    const bench_request *q = &r->request;
+    const uint64_t width = ronda_type_size(p.type),
+                   unit = in_blocks(p.kind) ? width * r->size : width;
+    uint64_t last = 0;
+    if (p.kind == RONDA_BARRIER) {
+        p.count = 1;
+        return measure(r, &p);
+    }
+    for (double bytes = (double)q->min; bytes <= (double)q->max; bytes *= q->factor) {
+        const uint64_t units = (uint64_t)bytes / unit ? (uint64_t)bytes / unit : 1;
+        if (units * unit == last)
+            continue; /* rounded to the same */
+        last = p.bytes = units * unit;
+        p.count = units;
+        if (p.bytes <= q->max + unit && !measure(r, &p))
+            return false;
+    }
+    return true;
+}
+
+static bool all_algorithms(run *r, bench_point p)
+{
+    const bench_request *q = &r->request;
+    if (!q->all_algorithms && !q->algorithm_count)
+        return all_sizes(r, p);
+    for (const rd_algorithm *a = rd_algorithms; a->name; a++) {
+        bool wanted = q->all_algorithms;
+        for (uint32_t i = 0; i < q->algorithm_count; i++)
+            wanted |= strcmp(q->algorithms[i], a->name) == 0;
+        p.algorithm = a;
+        if (wanted && a->kind == p.kind && !all_sizes(r, p))
+            return false;
+    }
+    return true;
+}
+
+static bool all_memories(run *r, bench_point p)
+{
+    for (uint32_t m = BENCH_PRIVATE; m <= BENCH_ALLOCATED; m *= 2) {
+        p.memory = m;
+        if (r->request.memory & m && !all_algorithms(r, p))
+            return false;
+        if (p.kind == RONDA_BARRIER)
+            break; /* it has no memory */
+    }
+    return true;
+}
+
+static bool all_points(run *r)
+{
+    const bench_request *q = &r->request;
+    for (uint32_t k = 0; k < q->kind_count; k++)
+        for (uint32_t t = 0; t < q->type_count; t++)
+            for (uint32_t o = 0; o < q->op_count; o++) {
+                bench_point p = {.kind = q->kinds[k],
+                                 .type = q->types[t],
+                                 .op = q->ops[o],
+                                 .root = q->kinds[k] == RONDA_BROADCAST ? q->root : 0};
+                const bool barrier = p.kind == RONDA_BARRIER, reduces = rd_kind_reduces(p.kind);
+                if (barrier)
+                    p.type = RONDA_U8;
+                if ((barrier && t) || ((barrier || !reduces) && o))
+                    continue; /* once is enough */
+                if (reduces && !barrier && !rd_op_allows(p.op, p.type))
+                    continue;
+                p.in_place =
+                    p.kind == RONDA_BROADCAST || (p.kind == RONDA_ALLREDUCE && !q->out_of_place);
+                if (!all_memories(r, p))
+                    return false;
+            }
+    return true;
+}
+
+/* --- a rank --- */
+
+static bool open_buffers(run *r)
+{
+    bench_world *w = &r->world;
+    const size_t bytes = r->request.max + 64 * r->size;
+    for (int m = 0; m <= BENCH_ALLOCATED; m++)
+        for (int i = 0; i < 2; i++) {
+            if (m == 0 || r->request.memory & (uint32_t)m || m == BENCH_PRIVATE) {
+                if (m == BENCH_ALLOCATED)
+                    ronda_alloc(w->comm, bytes, &w->buffers[m][i]);
+                else
+                    w->buffers[m][i] = rd_pages(bytes);
+                if (!w->buffers[m][i])
+                    return cli_failed(ME, "rank %u: no memory for buffers of %zu bytes", r->rank,
+                                      bytes) == CLI_OK;
+            }
+            if (m == 0)
+                memset(w->buffers[m][i], 1, bytes);
+        }
+    w->us = calloc(2 * BENCH_MOST_SAMPLES, sizeof *w->us);
+    w->trips = w->us ? w->us + BENCH_MOST_SAMPLES : NULL;
+    return w->us || cli_failed(ME, "no memory") == CLI_OK;
+}
+
+static void close_all(run *r)
+{
+    bench_world *w = &r->world;
+    const size_t bytes = r->request.max + 64 * r->size;
+    for (uint32_t i = 0; i < r->rows.count; i++)
+        free(r->rows.rows[i].samples);
+    free(r->rows.rows);
+    free(w->us);
+    for (int m = 0; m < BENCH_ALLOCATED; m++)
+        for (int i = 0; i < 2; i++)
+            rd_unmap(w->buffers[m][i], bytes);
+    bench_line_close(w->line);
+    ronda_close(w->comm);
+}
+
+static bool write_plot(const run *r)
+{
+    FILE *to = fopen(r->request.plot, "w");
+    if (!to)
+        return cli_failed(ME, "cannot write %s: %s", r->request.plot, strerror(errno)) == CLI_OK;
+    const bool drawn = bench_plot(to, &r->rows, r->size);
+    if (fclose(to) || !drawn)
+        return cli_failed(ME, "cannot write %s", r->request.plot) == CLI_OK;
+    return true;
+}
+
+static bool open_output(run *r)
+{
+    r->out = stdout;
+    if (!r->request.output || r->rank)
+        return true;
+    r->out = fopen(r->request.output, "w");
+    return r->out ||
+           cli_failed(ME, "cannot write %s: %s", r->request.output, strerror(errno)) == CLI_OK;
+}
+
+static bool measure_all(run *r)
+{
+    bench_world *w = &r->world;
+    w->request = &r->request;
+    w->crowded = r->size > w->comm->link->cpus;
+    if (r->size > 1 && !w->crowded)
+        w->line = bench_line_open(w->comm);
+    r->counting = true;
+    all_points(r);
+    r->counting = false;
+    r->said_ns = rd_now_ns();
+    if (r->rank == 0)
+        bench_print_head(r->out, &r->request, r->size, w->comm->link->cpus);
+    if (!all_points(r))
+        return false;
+    if (r->rank)
+        return true;
+    bench_print_foot(r->out, &r->request);
+    return !r->request.plot || write_plot(r);
+}
+
+int cli_bench(int count, char **arguments)
+{
+    static run r;
+    const char *size = getenv("RONDA_SIZE");
+    const bool rank = size && *size;
+    const int status = bench_read(count, arguments, &r.request);
+    if (status)
+        return status;
+    if (rank && r.request.ranks)
+        return cli_wrong(ME, "-n: the ranks are there already, %s of them", size);
+    const uint32_t cores = rd_usable_cpus();
+    const uint32_t ranks = r.request.ranks ? r.request.ranks : cores < 2 ? 2 : cores;
+    if (!rank && r.request.root >= ranks)
+        return cli_wrong(ME, "--root %u is not one of %u ranks", r.request.root, ranks);
+    if (!rank)
+        return start_ranks(count, arguments, ranks);
+    if (ronda_init(NULL, &r.world.comm))
+        return cli_failed(ME, "%s", ronda_last_error(NULL));
+    r.rank = ronda_rank(r.world.comm);
+    r.size = ronda_size(r.world.comm);
+    if (r.request.root >= r.size) {
+        ronda_close(r.world.comm);
+        return cli_wrong(ME, "--root %u is not one of %u ranks", r.request.root, r.size);
+    }
+    const bool ok = open_output(&r) && open_buffers(&r) && measure_all(&r);
+    if (r.out && r.out != stdout && fclose(r.out))
+        cli_failed(ME, "cannot write %s", r.request.output);
+    if (!ok)
+        ronda_abort(r.world.comm, "a rank of ronda bench failed");
+    close_all(&r);
+    return ok ? CLI_OK : CLI_FAILED;
+}

@@ -1,0 +1,124 @@
+/* bench.h: the parts of `ronda bench`.
+ *
+ *     bench_args   what was asked for
+ *     bench_data   numbers to send, and the numbers that should come out
+ *     bench_limit  what the machine itself can do: a copy, a cache line there and back
+ *     bench_time   one point: samples of one collective, size, algorithm and kind of memory
+ *     bench_print  table, CSV, JSON
+ *     bench_plot   a picture
+ *     bench        goes through all points, rank 0 writes what came out */
+#ifndef CLI_BENCH_H
+#define CLI_BENCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "comm/comm.h"
+
+enum { BENCH_KINDS = 5, BENCH_TYPES = 12, BENCH_OPS = 8, BENCH_ALGORITHMS = 32 };
+enum { BENCH_PRIVATE = 1, BENCH_ALLOCATED = 2 };
+enum { BENCH_TABLE, BENCH_CSV, BENCH_JSON };
+enum { BENCH_MOST_SAMPLES = 2000 };
+#define BENCH_MOST_BYTES ((uint64_t)1 << 40)
+
+typedef struct {
+    uint32_t ranks; /* to start; 0: as many as there are cores */
+    ronda_kind kinds[BENCH_KINDS];
+    ronda_type types[BENCH_TYPES];
+    ronda_op ops[BENCH_OPS];
+    char algorithms[BENCH_ALGORITHMS][24]; /* names */
+    uint32_t kind_count, type_count, op_count, algorithm_count;
+    bool all_algorithms;
+    uint64_t min, max; /* bytes */
+    double factor, seconds;
+    uint32_t memory; /* BENCH_PRIVATE | BENCH_ALLOCATED */
+    uint32_t root;
+    bool out_of_place, samples, quiet;
+    int format;
+    const char *output, *plot;
+} bench_request;
+
+int bench_read(int count, char **arguments, bench_request *out); /* what cli commands return */
+
+/* --- one point --- */
+
+typedef struct {
+    ronda_kind kind;
+    ronda_type type;
+    ronda_op op;
+    uint32_t root;
+    const rd_algorithm *algorithm; /* NULL: ronda's choice */
+    uint64_t bytes;                /* of the larger buffer of a rank; a barrier: 0 */
+    uint64_t count;                /* as the API counts */
+    uint32_t memory;
+    bool in_place;
+} bench_point;
+
+enum { BENCH_NEAR, BENCH_FAR, BENCH_UNKNOWN, BENCH_DISTANCES };
+extern const char *const bench_distances[]; /* "near", "far", "-" */
+
+/* What came of a point while the first two ranks were near, or far, or cannot tell. */
+typedef struct {
+    bench_point point;
+    const char *algorithm; /* that ran */
+    int distance;
+    uint32_t count; /* samples */
+    double min_us, median_us, p99_us;
+    double round_trip_us; /* median; 0: not measured */
+    double copy_us;       /* to copy point.bytes, all ranks at once */
+    double limit_us;      /* copy, and half a round trip */
+    float *samples;       /* [count], if they were asked for */
+} bench_row;
+
+typedef struct {
+    bench_row *rows;
+    uint32_t count, capacity;
+} bench_rows;
+
+/* --- data --- */
+
+typedef struct bench_data bench_data;
+/* For one kind, type and op; NULL: no memory. */
+bench_data *bench_data_open(const bench_point *p, uint32_t rank, uint32_t size);
+void bench_data_close(bench_data *d);
+/* Fills what the rank gives in call number `turn`, and checks what it got. */
+void bench_fill(const bench_data *d, const bench_point *p, uint64_t turn, void *send, void *recv);
+bool bench_right(const bench_data *d, const bench_point *p, uint64_t turn, const void *recv,
+                 char *why, size_t capacity);
+
+/* --- limits --- */
+
+typedef struct bench_line bench_line; /* a cache line that ranks 0 and 1 throw to each other */
+bench_line *bench_line_open(ronda_comm *comm); /* collective; NULL: there is none */
+void bench_line_close(bench_line *l);
+double bench_round_trip_us(bench_line *l, uint32_t rank); /* by ranks 0 and 1, together */
+
+/* --- measuring --- */
+
+typedef struct {
+    ronda_comm *comm;
+    const bench_request *request;
+    bench_line *line; /* NULL: more ranks than cores, or one rank */
+    bool crowded;
+    void *buffers[3][2]; /* [memory][send, recv]; [0]: for copies */
+    uint64_t turn;
+    double *us, *trips; /* [BENCH_MOST_SAMPLES] */
+    double lead_ns;
+} bench_world;
+
+/* Adds rows on rank 0.  false: it failed, and standard error says why. */
+bool bench_measure(bench_world *w, const bench_point *p, bench_rows *rows);
+
+/* --- showing --- */
+
+double bench_algorithm_bandwidth(const bench_row *r);               /* GB/s */
+double bench_bus_bandwidth(const bench_row *r, uint32_t size);      /* the same, per link */
+void bench_bytes_text(uint64_t bytes, char *text, size_t capacity); /* "64 KiB" */
+void bench_print_head(FILE *to, const bench_request *q, uint32_t size, uint32_t cores);
+void bench_print_row(FILE *to, const bench_request *q, const bench_row *r, uint32_t size,
+                     bool first);
+void bench_print_foot(FILE *to, const bench_request *q);
+bool bench_plot(FILE *to, const bench_rows *rows, uint32_t size);
+
+#endif

@@ -1,0 +1,295 @@
+/* bench_args.c: the arguments of `ronda bench`. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "args.h"
+#include "base/names.h"
+#include "bench.h"
+#include "cli.h"
+
+const char cli_bench_help[] =
+    "ronda bench: measure collectives on this machine\n"
+    "\n"
+    "  ronda bench [-n RANKS] [-c COLLECTIVES] [--min BYTES] [--max BYTES] [--factor F] [...]\n"
+    "  ronda run -n RANKS -- ronda bench [...]\n"
+    "\n"
+    "  -n, --size RANKS         ranks to start; as many as there are cores if none is given, 2 at least.\n"
+    "                           Not under ronda run, which has started them\n"
+    "  -c, --collective NAMES   allreduce,broadcast,... (all five)\n"
+    "      --min, --max BYTES   sizes to measure, as 8, 64K, 16M or 1G (8 to 64M); the size is that of\n"
+    "                           the larger buffer: of allgather what a rank gets, of reduce_scatter\n"
+    "                           what it gives\n"
+    "      --factor F           from one size to the next (8)\n"
+    "  -t, --type NAMES         f32,bf16,... (f32)\n"
+    "  -o, --op NAMES           sum,max,... (sum); those that a type does not have are left out\n"
+    "  -a, --algo NAMES         ring,two_shot,... or all (what ronda chooses)\n"
+    "  -m, --memory NAMES       private, allocated (by ronda_alloc), or both (both)\n"
+    "      --root RANK          of broadcast (0)\n"
+    "      --out-of-place       allreduce into another buffer (in place)\n"
+    "  -s, --seconds S          for each line, and five samples at least (0.2)\n"
+    "  -f, --format NAME        table, csv or json (table)\n"
+    "      --samples            every sample in the JSON\n"
+    "      --output FILE        instead of the standard output\n"
+    "      --plot FILE.svg      a picture too\n"
+    "  -q, --quiet              no progress on standard error\n"
+    "\n"
+    "Before each timed call data is written anew and all ranks start at one moment; the time is the\n"
+    "slowest rank's, and every result is checked: a wrong one ends the run with status 1.  algbw and\n"
+    "busbw are those of nccl-tests.  near, far: how long a cache line takes between ranks 0 and 1 and\n"
+    "back, below or above 0.2 us, asked before every sample; machines that move their cores about have\n"
+    "both, each on a line of its own.  The limit beside each line is measured in the same run.\n";
+
+static const char ME[] = "bench";
+
+enum {
+    SIZE,
+    COLLECTIVE,
+    MIN,
+    MAX,
+    FACTOR,
+    TYPE,
+    OP,
+    ALGO,
+    MEMORY,
+    ROOT,
+    OUT_OF_PLACE,
+    SECONDS,
+    FORMAT,
+    SAMPLES,
+    OUTPUT,
+    PLOT,
+    QUIET
+};
+
+static const cli_option options[] = {[SIZE] = {"size", 'n', true},
+                                     [COLLECTIVE] = {"collective", 'c', true},
+                                     [MIN] = {"min", 0, true},
+                                     [MAX] = {"max", 0, true},
+                                     [FACTOR] = {"factor", 0, true},
+                                     [TYPE] = {"type", 't', true},
+                                     [OP] = {"op", 'o', true},
+                                     [ALGO] = {"algo", 'a', true},
+                                     [MEMORY] = {"memory", 'm', true},
+                                     [ROOT] = {"root", 0, true},
+                                     [OUT_OF_PLACE] = {"out-of-place", 0, false},
+                                     [SECONDS] = {"seconds", 's', true},
+                                     [FORMAT] = {"format", 'f', true},
+                                     [SAMPLES] = {"samples", 0, false},
+                                     [OUTPUT] = {"output", 0, true},
+                                     [PLOT] = {"plot", 0, true},
+                                     [QUIET] = {"quiet", 'q', false},
+                                     {NULL, 0, false}};
+
+/* "64K" */
+static bool read_bytes(const cli_args *a, uint64_t *out)
+{
+    static const char units[] = "BKMGT";
+    const char *end;
+    uint64_t x;
+    if (!cli_digits(a->value, &x, &end))
+        return cli_wrong(ME, "%s: '%s' is not a number of bytes", a->name, a->value) == CLI_OK;
+    const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : units;
+    const int shift = unit ? (int)(unit - units) * 10 : 0;
+    if (!unit || (*end && end[1]))
+        return cli_wrong(ME, "%s: '%s' is not a size such as 8, 64K, 16M or 1G", a->name,
+                         a->value) == CLI_OK;
+    if (x == 0 || x > BENCH_MOST_BYTES >> shift)
+        return cli_wrong(ME, "%s: %s is not within 1..1T", a->name, a->value) == CLI_OK;
+    *out = x << shift;
+    return true;
+}
+
+static bool read_decimal(const cli_args *a, double least, double most, double *out)
+{
+    char *end;
+    const bool digits = *a->value && strspn(a->value, "0123456789.") == strlen(a->value);
+    const double x = strtod(a->value, &end);
+    if (!digits || *end)
+        return cli_wrong(ME, "%s: '%s' is not a number", a->name, a->value) == CLI_OK;
+    if (!(x >= least && x <= most))
+        return cli_wrong(ME, "%s: %s is not within %g..%g", a->name, a->value, least, most) ==
+               CLI_OK;
+    *out = x;
+    return true;
+}
+
+/* The next name of a list by commas; false: there is none left. */
+static bool next_name(const char **at, char name[24])
+{
+    if (!**at)
+        return false;
+    const size_t length = strcspn(*at, ",");
+    snprintf(name, 24, "%.*s", (int)(length < 23 ? length : 23), *at);
+    *at += length + ((*at)[length] == ',');
+    return true;
+}
+
+static bool no_such(const cli_args *a, const char *what, const char *name)
+{
+    return cli_wrong(ME, "%s: there is no %s '%s'", a->name, what, name) == CLI_OK;
+}
+
+static bool read_kinds(const cli_args *a, bench_request *q)
+{
+    char name[24];
+    q->kind_count = 0;
+    for (const char *at = a->value; next_name(&at, name);) {
+        cli_args one = *a;
+        one.value = name;
+        if (q->kind_count == BENCH_KINDS)
+            return cli_wrong(ME, "%s: more than %d", a->name, BENCH_KINDS) == CLI_OK;
+        if (!cli_kind(&one, &q->kinds[q->kind_count++]))
+            return false;
+    }
+    return q->kind_count || cli_wrong(ME, "%s: which?", a->name) == CLI_OK;
+}
+
+static bool read_types(const cli_args *a, bench_request *q)
+{
+    char name[24];
+    q->type_count = 0;
+    for (const char *at = a->value; next_name(&at, name);) {
+        const ronda_type type = rd_type_named(name);
+        if (!type || q->type_count == BENCH_TYPES)
+            return no_such(a, "type", name);
+        q->types[q->type_count++] = type;
+    }
+    return q->type_count || cli_wrong(ME, "%s: which?", a->name) == CLI_OK;
+}
+
+static bool read_ops(const cli_args *a, bench_request *q)
+{
+    char name[24];
+    q->op_count = 0;
+    for (const char *at = a->value; next_name(&at, name);) {
+        const ronda_op op = rd_op_named(name);
+        if (!op || q->op_count == BENCH_OPS)
+            return no_such(a, "op", name);
+        q->ops[q->op_count++] = op;
+    }
+    return q->op_count || cli_wrong(ME, "%s: which?", a->name) == CLI_OK;
+}
+
+static bool some_algorithm(const char *name)
+{
+    for (const rd_algorithm *r = rd_algorithms; r->name; r++)
+        if (strcmp(r->name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool read_algorithms(const cli_args *a, bench_request *q)
+{
+    char name[24];
+    q->algorithm_count = 0;
+    q->all_algorithms = strcmp(a->value, "all") == 0;
+    if (q->all_algorithms)
+        return true;
+    for (const char *at = a->value; next_name(&at, name);) {
+        if (!some_algorithm(name) || q->algorithm_count == BENCH_ALGORITHMS)
+            return no_such(a, "algorithm", name);
+        memcpy(q->algorithms[q->algorithm_count++], name, sizeof name);
+    }
+    return q->algorithm_count || cli_wrong(ME, "%s: which?", a->name) == CLI_OK;
+}
+
+static bool read_memory(const cli_args *a, bench_request *q)
+{
+    q->memory = strcmp(a->value, "private") == 0     ? BENCH_PRIVATE
+                : strcmp(a->value, "allocated") == 0 ? BENCH_ALLOCATED
+                : strcmp(a->value, "both") == 0      ? BENCH_PRIVATE | BENCH_ALLOCATED
+                                                     : 0;
+    return q->memory ||
+           cli_wrong(ME, "%s: '%s' is not private, allocated or both", a->name, a->value) == CLI_OK;
+}
+
+static bool read_format(const cli_args *a, bench_request *q)
+{
+    static const char *const names[] = {"table", "csv", "json"};
+    for (q->format = BENCH_TABLE; q->format <= BENCH_JSON; q->format++)
+        if (strcmp(names[q->format], a->value) == 0)
+            return true;
+    return cli_wrong(ME, "%s: '%s' is not table, csv or json", a->name, a->value) == CLI_OK;
+}
+
+static bool read_rank(const cli_args *a, uint64_t least, uint64_t most, uint32_t *out)
+{
+    uint64_t x;
+    if (!cli_number(a, least, most, &x))
+        return false;
+    *out = (uint32_t)x;
+    return true;
+}
+
+static bool read_switch(bench_request *q, int option)
+{
+    if (option == OUT_OF_PLACE)
+        q->out_of_place = true;
+    else if (option == SAMPLES)
+        q->samples = true;
+    else
+        q->quiet = true;
+    return true;
+}
+
+static bool read_one(bench_request *q, const cli_args *a, int option)
+{
+    switch (option) {
+    case SIZE:
+        return read_rank(a, 1, RD_MOST_PROCESSES, &q->ranks);
+    case COLLECTIVE:
+        return read_kinds(a, q);
+    case MIN:
+        return read_bytes(a, &q->min);
+    case MAX:
+        return read_bytes(a, &q->max);
+    case FACTOR:
+        return read_decimal(a, 1.01, 1e12, &q->factor);
+    case TYPE:
+        return read_types(a, q);
+    case OP:
+        return read_ops(a, q);
+    case ALGO:
+        return read_algorithms(a, q);
+    case MEMORY:
+        return read_memory(a, q);
+    case ROOT:
+        return read_rank(a, 0, RD_MOST_PROCESSES - 1, &q->root);
+    case SECONDS:
+        return read_decimal(a, 0, 1e6, &q->seconds);
+    case FORMAT:
+        return read_format(a, q);
+    case OUTPUT:
+        return (q->output = a->value);
+    case PLOT:
+        return (q->plot = a->value);
+    default:
+        return read_switch(q, option);
+    }
+}
+
+int bench_read(int count, char **arguments, bench_request *out)
+{
+    cli_args a = {.command = ME, .count = count, .texts = arguments};
+    bench_request q = {.kinds = {RONDA_ALLREDUCE, RONDA_BROADCAST, RONDA_ALLGATHER,
+                                 RONDA_REDUCE_SCATTER, RONDA_BARRIER},
+                       .kind_count = BENCH_KINDS,
+                       .types = {RONDA_F32},
+                       .type_count = 1,
+                       .ops = {RONDA_SUM},
+                       .op_count = 1,
+                       .min = 8,
+                       .max = 64 << 20,
+                       .factor = 8,
+                       .seconds = 0.2,
+                       .memory = BENCH_PRIVATE | BENCH_ALLOCATED};
+    for (int option; (option = cli_next(&a, options)) != CLI_END;)
+        if (option == CLI_BAD || !read_one(&q, &a, option))
+            return CLI_USAGE;
+    if (q.min > q.max)
+        return cli_wrong(ME, "--min %llu is more than --max %llu", (unsigned long long)q.min,
+                         (unsigned long long)q.max);
+    *out = q;
+    return CLI_OK;
+}

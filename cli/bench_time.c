@@ -1,0 +1,254 @@
+/* bench_time.c: samples of one point.
+ *
+ * Before every timed call each rank writes its data anew and the first two ranks throw a cache line,
+ * which tells how far apart they are at this moment: machines move their cores about.  Then all start
+ * at one moment of the clock that rank 0 names.  A sample is the time until the slowest rank is done; the
+ * result is checked after each.  With more ranks than cores nobody can wait for a moment without taking a core
+ * from the others, so they start as they leave a barrier. */
+#include <math.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/names.h"
+#include "bench.h"
+#include "engine/fold.h"
+
+enum { WARM_UPS = 3, LEAST_SAMPLES = 5, COPIES = 5 };
+static const double FIRST_LEAD_NS = 3000, MOST_LEAD_NS = 1e6, FAR_US = 0.2;
+
+const char *const bench_distances[] = {"near", "far", "-"};
+
+/* --- calls --- */
+
+static bool say_failure(bench_world *w, const bench_point *p, const char *why)
+{
+    char line[400];
+    snprintf(line, sizeof line, "%s of %llu %s%s%s by %s: %s", rd_kind_name(p->kind),
+             (unsigned long long)p->count, rd_type_name(p->type),
+             rd_kind_reduces(p->kind) ? ", " : "",
+             rd_kind_reduces(p->kind) ? rd_op_name(p->op) : "",
+             p->algorithm ? p->algorithm->name : "ronda's choice", why);
+    fprintf(stderr, "ronda bench: rank %u: %s\n", ronda_rank(w->comm), line);
+    ronda_abort(w->comm, line);
+    return false;
+}
+
+static ronda_status call(bench_world *w, const bench_point *p, void *send, void *recv)
+{
+    switch (p->kind) {
+    case RONDA_ALLREDUCE:
+        return ronda_allreduce(w->comm, send, recv, p->count, p->type, p->op);
+    case RONDA_BROADCAST:
+        return ronda_broadcast(w->comm, recv, p->count, p->type, p->root);
+    case RONDA_ALLGATHER:
+        return ronda_allgather(w->comm, send, recv, p->count, p->type);
+    case RONDA_REDUCE_SCATTER:
+        return ronda_reduce_scatter(w->comm, send, recv, p->count, p->type, p->op);
+    default:
+        return ronda_barrier(w->comm);
+    }
+}
+
+/* All ranks begin at *from.  more: rank 0's word whether this one is to be made; false: no. */
+static ronda_status start_together(bench_world *w, bool more, bool *go, double *from, bool *late)
+{
+    uint64_t word = 0;
+    ronda_status status = ronda_barrier(w->comm);
+    if (more)
+        word = rd_now_ns() + (uint64_t)w->lead_ns;
+    if (!status)
+        status = ronda_broadcast(w->comm, &word, 1, RONDA_U64, 0);
+    if (!status && w->crowded)
+        status = ronda_barrier(w->comm);
+    *go = word != 0;
+    uint64_t now = rd_now_ns();
+    *late = !w->crowded && now > word;
+    while (!w->crowded && now < word) {
+        rd_relax();
+        now = rd_now_ns();
+    }
+    *from = w->crowded || *late ? (double)now : (double)word;
+    return status;
+}
+
+static bool try_once(bench_world *w, const bench_point *p, const bench_data *d, bool more, bool *go,
+                     double *us)
+{
+    void **b = w->buffers[p->memory];
+    void *send = b[0], *recv = p->in_place ? b[0] : b[1];
+    char why[200];
+    double from;
+    bool late;
+    const uint64_t turn = w->turn++;
+    bench_fill(d, p, turn, send, recv);
+    ronda_status status = start_together(w, more, go, &from, &late);
+    if (!status && !*go)
+        return true;
+    if (!status)
+        status = call(w, p, send, recv);
+    *us = late ? INFINITY : ((double)rd_now_ns() - from) / 1e3;
+    if (status)
+        return say_failure(w, p, ronda_last_error(w->comm));
+    return bench_right(d, p, turn, recv, why, sizeof why) || say_failure(w, p, why);
+}
+
+/* --- the machine's own copy --- */
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, uint32_t n)
+{
+    qsort(v, n, sizeof *v, by_value);
+    return n ? v[n / 2] : 0;
+}
+
+/* All ranks at once, each from memory of its own to memory of its own. */
+static bool measure_copy(bench_world *w, const bench_point *p, double *out)
+{
+    double v[COPIES];
+    for (int k = 0; k < COPIES; k++) {
+        bool go, late;
+        double from;
+        if (start_together(w, true, &go, &from, &late))
+            return say_failure(w, p, ronda_last_error(w->comm));
+        from = (double)rd_now_ns();
+        rd_move(w->buffers[0][1], w->buffers[0][0], p->bytes);
+        v[k] = ((double)rd_now_ns() - from) / 1e3;
+    }
+    if (ronda_allreduce(w->comm, v, v, COPIES, RONDA_F64, RONDA_MAX))
+        return say_failure(w, p, ronda_last_error(w->comm));
+    *out = p->bytes ? median(v, COPIES) : 0;
+    return true;
+}
+
+/* --- a point --- */
+
+/* Samples until rank 0 says that it is enough; how many, or -1. */
+static int sample(bench_world *w, const bench_point *p, const bench_data *d)
+{
+    const uint64_t end = rd_now_ns() + (uint64_t)(w->request->seconds * 1e9);
+    const uint32_t rank = ronda_rank(w->comm);
+    int k = 0;
+    for (;; k++) {
+        bool go = true;
+        double us = 0;
+        const bool more =
+            k < BENCH_MOST_SAMPLES && (k < LEAST_SAMPLES || rd_now_ns() < end) && rank == 0;
+        double trip = w->line && rank < 2 ? bench_round_trip_us(w->line, rank) : 0;
+        if (!try_once(w, p, d, more, &go, &us))
+            return -1;
+        if (!go)
+            return k;
+        w->us[k] = us;
+        w->trips[k] = trip;
+        if (rank == 0 && isinf(us) && w->lead_ns < MOST_LEAD_NS)
+            w->lead_ns *= 2; /* even rank 0 was late */
+    }
+}
+
+/* Ranks that were late make the lead longer before the samples begin. */
+static bool warm_up(bench_world *w, const bench_point *p, const bench_data *d)
+{
+    for (int k = 0, tries = 0; k < WARM_UPS; tries++) {
+        bool go;
+        double us;
+        if (!try_once(w, p, d, ronda_rank(w->comm) == 0, &go, &us) ||
+            ronda_allreduce(w->comm, &us, &us, 1, RONDA_F64, RONDA_MAX))
+            return false;
+        if (isinf(us) && tries < 20 && w->lead_ns < MOST_LEAD_NS)
+            w->lead_ns *= 2;
+        else
+            k++;
+    }
+    return true;
+}
+
+static const char *algorithm_that_ran(const bench_world *w, const bench_point *p)
+{
+    const rd_prepared_set *set = &w->comm->prepared;
+    for (uint32_t i = 0; i < set->count; i++)
+        if (set->at[i].call.kind == p->kind && set->at[i].call.type == p->type &&
+            (set->at[i].call.count == p->count || p->kind == RONDA_BARRIER))
+            return rd_algorithms[set->at[i].algorithm].name;
+    return "?";
+}
+
+static bool add_row(bench_rows *rows, const bench_row *row)
+{
+    if (rows->count == rows->capacity) {
+        const uint32_t more = rows->capacity ? 2 * rows->capacity : 64;
+        bench_row *all = realloc(rows->rows, more * sizeof *all);
+        if (!all)
+            return false;
+        rows->rows = all;
+        rows->capacity = more;
+    }
+    rows->rows[rows->count++] = *row;
+    return true;
+}
+
+/* The samples that were taken at one distance. */
+static bool add_distance(bench_world *w, const bench_point *p, int distance, int taken,
+                         double copy_us, bench_rows *rows)
+{
+    double *v = malloc((size_t)taken * 2 * sizeof *v), *trips = v + taken;
+    uint32_t n = 0;
+    if (!v)
+        return say_failure(w, p, "no memory");
+    for (int k = 0; k < taken; k++) {
+        const int is = !w->line ? BENCH_UNKNOWN : w->trips[k] > FAR_US ? BENCH_FAR : BENCH_NEAR;
+        if (is == distance && !isinf(w->us[k])) {
+            v[n] = w->us[k];
+            trips[n++] = w->trips[k];
+        }
+    }
+    bench_row row = {.point = *p,
+                     .algorithm = algorithm_that_ran(w, p),
+                     .distance = distance,
+                     .count = n,
+                     .copy_us = copy_us};
+    if (n && w->request->samples && (row.samples = malloc(n * sizeof *row.samples)))
+        for (uint32_t i = 0; i < n; i++)
+            row.samples[i] = (float)v[i];
+    row.median_us = median(v, n);
+    row.min_us = n ? v[0] : 0;
+    row.p99_us = n ? v[(uint32_t)(0.99 * (n - 1))] : 0;
+    row.round_trip_us = median(trips, n);
+    row.limit_us = copy_us + row.round_trip_us / 2;
+    free(v);
+    return n == 0 || add_row(rows, &row) || say_failure(w, p, "no memory");
+}
+
+bool bench_measure(bench_world *w, const bench_point *p, bench_rows *rows)
+{
+    const uint32_t rank = ronda_rank(w->comm);
+    double copy_us = 0;
+    bench_data *d = bench_data_open(p, rank, ronda_size(w->comm));
+    if (!d)
+        return say_failure(w, p, "no memory");
+    w->lead_ns = w->lead_ns > 0 ? w->lead_ns : FIRST_LEAD_NS;
+    w->comm->forced[p->kind] = p->algorithm;
+    rd_prepared_free(&w->comm->prepared);
+    int taken = -1;
+    if (warm_up(w, p, d) && measure_copy(w, p, &copy_us))
+        taken = sample(w, p, d);
+    bench_data_close(d);
+    w->comm->forced[p->kind] = NULL;
+    if (taken < 0)
+        return false;
+    bool ok = true;
+    const char *ran = algorithm_that_ran(w, p);
+    (void)ran;
+    if (taken && ronda_allreduce(w->comm, w->us, w->us, (size_t)taken, RONDA_F64, RONDA_MAX))
+        return say_failure(w, p, ronda_last_error(w->comm));
+    for (int distance = 0; distance < BENCH_DISTANCES && ok && rank == 0; distance++)
+        ok = add_distance(w, p, distance, taken, copy_us, rows);
+    return ok;
+}
