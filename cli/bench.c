@@ -96,26 +96,36 @@ static bool in_blocks(ronda_kind kind)
     return kind == RONDA_ALLGATHER || kind == RONDA_REDUCE_SCATTER;
 }
 
+/* The nearest size that can be cut into elements, and into blocks for all ranks; at least one each. */
+static bool measure_size(run *r, bench_point p, double bytes, uint64_t *last)
+{
+    const uint64_t width = ronda_type_size(p.type);
+    const uint64_t unit = in_blocks(p.kind) ? width * r->size : width;
+    const uint64_t units = (uint64_t)bytes / unit ? (uint64_t)bytes / unit : 1;
+    if (units * unit == *last)
+        return true; /* rounded to the same */
+    *last = p.bytes = units * unit;
+    p.count = units;
+    return measure(r, &p);
+}
+
 static bool all_sizes(run *r, bench_point p)
 {
     const bench_request *q = &r->request;
-    const uint64_t width = ronda_type_size(p.type),
-                   unit = in_blocks(p.kind) ? width * r->size : width;
     uint64_t last = 0;
     if (p.kind == RONDA_BARRIER) {
         p.count = 1;
         return measure(r, &p);
     }
-    for (double bytes = (double)q->min; bytes <= (double)q->max; bytes *= q->factor) {
-        const uint64_t units = (uint64_t)bytes / unit ? (uint64_t)bytes / unit : 1;
-        if (units * unit == last)
-            continue; /* rounded to the same */
-        last = p.bytes = units * unit;
-        p.count = units;
-        if (p.bytes <= q->max + unit && !measure(r, &p))
+    for (uint32_t i = 0; i < q->size_count; i++)
+        if (!measure_size(r, p, (double)q->sizes[i], &last))
             return false;
-    }
-    return true;
+    if (q->size_count)
+        return true;
+    for (double bytes = (double)q->min; bytes < (double)q->max; bytes *= q->factor)
+        if (!measure_size(r, p, bytes, &last))
+            return false;
+    return measure_size(r, p, (double)q->max, &last);
 }
 
 static bool all_algorithms(run *r, bench_point p)

@@ -16,7 +16,7 @@
 
 #include "comm/comm.h"
 
-enum { BENCH_KINDS = 5, BENCH_TYPES = 12, BENCH_OPS = 8, BENCH_ALGORITHMS = 32 };
+enum { BENCH_KINDS = 5, BENCH_TYPES = 12, BENCH_OPS = 8, BENCH_ALGORITHMS = 32, BENCH_SIZES = 64 };
 enum { BENCH_PRIVATE = 1, BENCH_ALLOCATED = 2 };
 enum { BENCH_TABLE, BENCH_CSV, BENCH_JSON };
 enum { BENCH_MOST_SAMPLES = 2000 };
@@ -30,7 +30,9 @@ typedef struct {
     char algorithms[BENCH_ALGORITHMS][24]; /* names */
     uint32_t kind_count, type_count, op_count, algorithm_count;
     bool all_algorithms;
-    uint64_t min, max; /* bytes */
+    uint64_t min, max;           /* bytes */
+    uint64_t sizes[BENCH_SIZES]; /* instead of these, if there are any */
+    uint32_t size_count;
     double factor, seconds;
     uint32_t memory; /* BENCH_PRIVATE | BENCH_ALLOCATED */
     uint32_t root;

@@ -20,7 +20,8 @@ const char cli_bench_help[] =
     "      --min, --max BYTES   sizes to measure, as 8, 64K, 16M or 1G (8 to 64M); the size is that of\n"
     "                           the larger buffer: of allgather what a rank gets, of reduce_scatter\n"
     "                           what it gives\n"
-    "      --factor F           from one size to the next (8)\n"
+    "      --factor F           from one size to the next (8); the last one is --max\n"
+    "      --sizes LIST         these sizes instead: 8,1K,64K\n"
     "  -t, --type NAMES         f32,bf16,... (f32)\n"
     "  -o, --op NAMES           sum,max,... (sum); those that a type does not have are left out\n"
     "  -a, --algo NAMES         ring,two_shot,... or all (what ronda chooses)\n"
@@ -48,6 +49,7 @@ enum {
     MIN,
     MAX,
     FACTOR,
+    SIZES,
     TYPE,
     OP,
     ALGO,
@@ -67,6 +69,7 @@ static const cli_option options[] = {[SIZE] = {"size", 'n', true},
                                      [MIN] = {"min", 0, true},
                                      [MAX] = {"max", 0, true},
                                      [FACTOR] = {"factor", 0, true},
+                                     [SIZES] = {"sizes", 0, true},
                                      [TYPE] = {"type", 't', true},
                                      [OP] = {"op", 'o', true},
                                      [ALGO] = {"algo", 'a', true},
@@ -158,6 +161,21 @@ static bool read_types(const cli_args *a, bench_request *q)
     return q->type_count || cli_wrong(ME, "%s: which?", a->name) == CLI_OK;
 }
 
+static bool read_sizes(const cli_args *a, bench_request *q)
+{
+    char name[24];
+    q->size_count = 0;
+    for (const char *at = a->value; next_name(&at, name);) {
+        cli_args one = *a;
+        one.value = name;
+        if (q->size_count == BENCH_SIZES)
+            return cli_wrong(ME, "%s: more than %d", a->name, BENCH_SIZES) == CLI_OK;
+        if (!read_bytes(&one, &q->sizes[q->size_count++]))
+            return false;
+    }
+    return q->size_count || cli_wrong(ME, "%s: which?", a->name) == CLI_OK;
+}
+
 static bool read_ops(const cli_args *a, bench_request *q)
 {
     char name[24];
@@ -246,6 +264,8 @@ static bool read_one(bench_request *q, const cli_args *a, int option)
         return read_bytes(a, &q->max);
     case FACTOR:
         return read_decimal(a, 1.01, 1e12, &q->factor);
+    case SIZES:
+        return read_sizes(a, q);
     case TYPE:
         return read_types(a, q);
     case OP:
@@ -287,7 +307,9 @@ int bench_read(int count, char **arguments, bench_request *out)
     for (int option; (option = cli_next(&a, options)) != CLI_END;)
         if (option == CLI_BAD || !read_one(&q, &a, option))
             return CLI_USAGE;
-    if (q.min > q.max)
+    for (uint32_t i = 0; i < q.size_count; i++)
+        q.max = i == 0 || q.sizes[i] > q.max ? q.sizes[i] : q.max;
+    if (!q.size_count && q.min > q.max)
         return cli_wrong(ME, "--min %llu is more than --max %llu", (unsigned long long)q.min,
                          (unsigned long long)q.max);
     *out = q;

@@ -7,7 +7,7 @@
 #include "base/names.h"
 #include "bench.h"
 
-enum { PANEL_W = 560, PANEL_H = 400, LEFT = 64, RIGHT = 16, TOP = 36, BOTTOM = 48, COLUMNS = 2 };
+enum { PANEL_W = 560, PANEL_H = 400, LEFT = 64, RIGHT = 28, TOP = 36, BOTTOM = 48, COLUMNS = 2 };
 enum { MOST_SERIES = 24, LEGEND_LINE = 16, HEAD = 44 };
 
 static const char *const colors[] = {"#0b6bcb", "#d1495b", "#2e8b57", "#e08e0b",
@@ -74,8 +74,10 @@ static bool find_series(panel *p)
         include(p, r);
         while (k < p->count && !same_series(p->all[k].first, r))
             k++;
-        if (k == p->count && p->count < MOST_SERIES)
-            p->all[p->count++] = (series){r, p->count};
+        if (k == p->count && p->count < MOST_SERIES) {
+            p->all[k] = (series){r, k};
+            p->count++;
+        }
         const bench_point *a = &p->all[0].first->point;
         p->mixed |= a->type != r->point.type || a->op != r->point.op ||
                     p->all[0].first->distance != r->distance;
@@ -137,20 +139,52 @@ static void draw_axes(const panel *p)
     draw_text(p->to, p->left, p->top - 12, "start", "class=\"name\"", rd_kind_name(p->kind));
 }
 
-/* One line through the rows of a series: of the medians, or of the limits. */
-static void draw_line(const panel *p, const series *s, bool limit)
+/* The least limit at a size; 0: there is none. */
+static double limit_at(const panel *p, uint64_t bytes)
 {
-    const char *color = limit ? "#8a8f98" : colors[s->number % (sizeof colors / sizeof *colors)];
-    fprintf(p->to, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"%s\"%s points=\"", color,
-            limit ? "1.5" : "2", limit ? " stroke-dasharray=\"6 4\"" : "");
+    double least = 0;
     for (uint32_t i = 0; i < p->rows->count; i++) {
         const bench_row *r = &p->rows->rows[i];
-        const double us = limit ? r->limit_us : r->median_us;
-        if (same_series(s->first, r) && r->point.bytes && us > 0)
-            fprintf(p->to, "%.1f,%.1f ", x_of(p, (double)r->point.bytes), y_of(p, us));
+        if (r->point.kind == p->kind && r->point.bytes == bytes && r->limit_us > 0 &&
+            (least == 0 || r->limit_us < least))
+            least = r->limit_us;
+    }
+    return least;
+}
+
+static void draw_limit(const panel *p)
+{
+    uint64_t last = 0;
+    fprintf(p->to, "<polyline fill=\"none\" stroke=\"#8a8f98\" stroke-width=\"1.5\" "
+                   "stroke-dasharray=\"6 4\" points=\"");
+    for (;;) { /* the next larger size each time */
+        uint64_t next = UINT64_MAX;
+        for (uint32_t i = 0; i < p->rows->count; i++) {
+            const bench_point *q = &p->rows->rows[i].point;
+            if (q->kind == p->kind && q->bytes > last && q->bytes < next)
+                next = q->bytes;
+        }
+        if (next == UINT64_MAX)
+            break;
+        last = next;
+        if (limit_at(p, last) > 0)
+            fprintf(p->to, "%.1f,%.1f ", x_of(p, (double)last), y_of(p, limit_at(p, last)));
     }
     fprintf(p->to, "\"/>\n");
-    for (uint32_t i = 0; i < p->rows->count && !limit; i++) {
+}
+
+/* A line through the medians of a series. */
+static void draw_line(const panel *p, const series *s)
+{
+    const char *color = colors[s->number % (sizeof colors / sizeof *colors)];
+    fprintf(p->to, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"", color);
+    for (uint32_t i = 0; i < p->rows->count; i++) {
+        const bench_row *r = &p->rows->rows[i];
+        if (same_series(s->first, r) && r->point.bytes && r->median_us > 0)
+            fprintf(p->to, "%.1f,%.1f ", x_of(p, (double)r->point.bytes), y_of(p, r->median_us));
+    }
+    fprintf(p->to, "\"/>\n");
+    for (uint32_t i = 0; i < p->rows->count; i++) {
         const bench_row *r = &p->rows->rows[i];
         if (same_series(s->first, r) && r->point.bytes && r->median_us > 0)
             fprintf(p->to, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\" stroke=\"%s\"/>\n",
@@ -224,10 +258,9 @@ bool bench_plot(FILE *to, const bench_rows *rows, uint32_t size)
         p->left = LEFT + i % COLUMNS * PANEL_W;
         p->top = HEAD + TOP + i / COLUMNS * PANEL_H;
         draw_axes(p);
+        draw_limit(p);
         for (uint32_t k = 0; k < p->count; k++)
-            draw_line(p, &p->all[k], true);
-        for (uint32_t k = 0; k < p->count; k++)
-            draw_line(p, &p->all[k], false);
+            draw_line(p, &p->all[k]);
         draw_legend(p);
     }
     fprintf(to, "</svg>\n");
