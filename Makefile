@@ -151,12 +151,12 @@ parallel = $(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOB
 OTHER := $(if $(findstring clang,$(CC)),gcc,clang)
 export CC OTHER BUILD VERSION
 
-.PHONY: demo check prepare-build prepare-check bench format
+.PHONY: demo check prepare-build prepare-check prepare-peers bench bench-peers format
 demo: prepare-build
 	@+$(parallel) $(O)/examples/demo
 	@$(O)/examples/demo
 
-SCRIPT_TESTS := tests/format tests/house tests/symbols tests/commands tests/cli tests/launch tests/install tests/docs
+SCRIPT_TESTS := tests/format tests/house tests/symbols tests/commands tests/cli tests/bench tests/launch tests/install tests/docs
 OTHER_TESTS  := $(if $(FULL),$(TESTS),$(filter tests/test_fold%,$(TESTS)))
 check: prepare-check
 	@tests/run tests/build \
@@ -167,10 +167,21 @@ prepare-build:
 	@tests/prepare build
 prepare-check:
 	@tests/prepare check
+prepare-peers:
+	@tests/prepare peers
 
 bench: prepare-build
 	@+$(parallel) bench-programs
 	@set -e; for b in $(BENCHES:%=$(O)/%); do echo "== $$b"; $$b; done
+
+# ronda beside the MPIs of Debian's packages; RANKS=, ROUNDS=, SIZES=8,1024, SECONDS= for each point.
+RANKS   ?= 2
+ROUNDS  ?= 5
+SIZES   ?= 8,1024,65536,1048576,16777216
+SECONDS ?= 0.15
+bench-peers: prepare-peers
+	@+$(parallel) all
+	@bench/peers/run $(O) $(RANKS) $(ROUNDS) $(SIZES) $(SECONDS)
 
 format:
 	clang-format -i $$(tests/sources)
@@ -205,6 +216,7 @@ help:
 	@echo 'make check        build and run every test; FULL=1: the other compiler'"'"'s too'
 	@echo 'make tests        build the test programs, build/tests/*; each takes parts of test names'
 	@echo 'make bench        build and run the measurements in bench/'
+	@echo 'make bench-peers  ronda beside Open MPI and MPICH, which it installs; RANKS=, ROUNDS=, SIZES='
 	@echo 'make programs     build everything, run nothing'
 	@echo 'make format       bring the sources into the format of .clang-format'
 	@echo 'make install      install below PREFIX=/usr/local; DESTDIR= goes before it'

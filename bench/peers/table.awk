@@ -1,0 +1,66 @@
+# The table of bench/peers/run: round,library,collective,bytes,distance,samples,median_us.
+function sort(v, n,    i, j, t) {
+    for (i = 2; i <= n; i++)
+        for (j = i; j > 1 && v[j - 1] > v[j]; j--) {
+            t = v[j]; v[j] = v[j - 1]; v[j - 1] = t
+        }
+}
+
+# The median of a library's rounds at a point; "": there is none.
+function middle(library, point,    r, n, v) {
+    n = 0
+    for (r = 1; r <= rounds; r++)
+        if ((r, library, point) in us)
+            v[++n] = us[r, library, point]
+    sort(v, n)
+    return n ? v[int((n + 1) / 2)] : ""
+}
+
+# "2.31 (1.90-2.55)": how many times as long as this ronda the quicker MPI takes, round by round.
+function ratio(library, point,    r, n, v, a, b, best) {
+    n = 0
+    for (r = 1; r <= rounds; r++) {
+        a = us[r, "openmpi", point]; b = us[r, "mpich", point]
+        best = a == "" || (b != "" && b + 0 < a + 0) ? b : a
+        if (best != "" && us[r, library, point] > 0)
+            v[++n] = best / us[r, library, point]
+    }
+    sort(v, n)
+    if (!n)
+        return "-"
+    found = v[int((n + 1) / 2)]
+    return sprintf("%.2f (%.2f-%.2f)", found, v[1], v[n])
+}
+
+function cell(x) {
+    return x == "" ? "-" : x >= 1000 ? sprintf("%.0f", x) : x >= 10 ? sprintf("%.1f", x) : sprintf("%.2f", x)
+}
+
+{
+    rounds = $1 > rounds ? $1 : rounds
+    point = $3 "," $4 "," $5
+    us[$1, $2, point] = $7
+    if (!(point in seen)) {
+        seen[point] = 1
+        points[++count] = point
+    }
+}
+
+END {
+    line = "%-14s %10s %-4s %10s %10s %10s %10s  %-20s %-20s\n"
+    printf line, "collective", "bytes", "dist", "private", "allocated", "Open MPI", "MPICH", "ratio, private", "ratio, allocated"
+    for (i = 1; i <= count; i++) {
+        point = points[i]
+        split(point, part, ",")
+        found = 0
+        one = ratio("ronda private", point)
+        if (found) {
+            logs[part[1]] += log(found); number[part[1]]++
+        }
+        printf line, part[1], part[2], part[3], cell(middle("ronda private", point)),
+            cell(middle("ronda allocated", point)), cell(middle("openmpi", point)),
+            cell(middle("mpich", point)), one, ratio("ronda allocated", point)
+    }
+    for (name in number)
+        printf "%-14s geometric mean of the private ratios: %.2f\n", name, exp(logs[name] / number[name])
+}
