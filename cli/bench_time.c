@@ -16,7 +16,7 @@
 #include "bench.h"
 #include "engine/fold.h"
 
-enum { WARM_UPS = 3, LEAST_SAMPLES = 5, COPIES = 5 };
+enum { WARM_UPS = 3, MOST_TRIES = 20, LEAST_SAMPLES = 5, COPIES = 5 };
 static const double FIRST_LEAD_NS = 3000, MOST_LEAD_NS = 1e6, FAR_US = 0.2;
 
 const char *const bench_distances[] = {"near", "far", "-"};
@@ -130,6 +130,12 @@ static bool measure_copy(bench_world *w, const bench_point *p, double *out)
 
 /* --- a point --- */
 
+static void more_lead(bench_world *w)
+{
+    if (w->lead_ns < MOST_LEAD_NS)
+        w->lead_ns *= 2;
+}
+
 /* Samples until rank 0 says that it is enough; how many, or -1. */
 static int sample(bench_world *w, const bench_point *p, const bench_data *d)
 {
@@ -148,12 +154,12 @@ static int sample(bench_world *w, const bench_point *p, const bench_data *d)
             return k;
         w->us[k] = us;
         w->trips[k] = trip;
-        if (rank == 0 && isinf(us) && w->lead_ns < MOST_LEAD_NS)
-            w->lead_ns *= 2; /* even rank 0 was late */
+        if (isinf(us))
+            more_lead(w); /* only rank 0's counts */
     }
 }
 
-/* Ranks that were late make the lead longer before the samples begin. */
+/* Ranks that were late make the lead longer before the samples begin.  All see the same and go on alike. */
 static bool warm_up(bench_world *w, const bench_point *p, const bench_data *d)
 {
     for (int k = 0, tries = 0; k < WARM_UPS; tries++) {
@@ -162,9 +168,9 @@ static bool warm_up(bench_world *w, const bench_point *p, const bench_data *d)
         if (!try_once(w, p, d, ronda_rank(w->comm) == 0, &go, &us) ||
             ronda_allreduce(w->comm, &us, &us, 1, RONDA_F64, RONDA_MAX))
             return false;
-        if (isinf(us) && tries < 20 && w->lead_ns < MOST_LEAD_NS)
-            w->lead_ns *= 2;
-        else
+        if (isinf(us))
+            more_lead(w);
+        if (!isinf(us) || tries >= MOST_TRIES)
             k++;
     }
     return true;
@@ -244,8 +250,6 @@ bool bench_measure(bench_world *w, const bench_point *p, bench_rows *rows)
     if (taken < 0)
         return false;
     bool ok = true;
-    const char *ran = algorithm_that_ran(w, p);
-    (void)ran;
     if (taken && ronda_allreduce(w->comm, w->us, w->us, (size_t)taken, RONDA_F64, RONDA_MAX))
         return say_failure(w, p, ronda_last_error(w->comm));
     for (int distance = 0; distance < BENCH_DISTANCES && ok && rank == 0; distance++)
