@@ -202,6 +202,36 @@ TEST(a_rank_is_stopped)
     strike(4, LARGE, SIGSTOP, RONDA_ETIMEOUT, 5);
 }
 
+/* Rank 0 only sends, and never hears from the one that no longer takes anything. */
+static int broadcasts_to_nobody(job *j, uint32_t rank)
+{
+    const bool closes = *(const bool *)j->context;
+    ronda_comm *c = job_join(j, rank);
+    char x[2048] = {0};
+    ronda_status status = ronda_broadcast(c, x, sizeof x, RONDA_U8, 0);
+    CHECK(status == RONDA_OK, "rank %u: %s", rank, ronda_last_error(c));
+    if (rank == 1 && !closes) {
+        sleep_ms(2000);
+        _exit(0);
+    }
+    ronda_set_timeout(c, closes ? 20000000000 : 500000000);
+    const double start = seconds_now();
+    while (rank == 0 && !status && seconds_now() < start + 15)
+        status = ronda_broadcast(c, x, sizeof x, RONDA_U8, 0);
+    if (rank == 0)
+        CHECK(status == (closes ? RONDA_EPEER : RONDA_ETIMEOUT) &&
+                  strstr(ronda_last_error(c), "rank 1") && seconds_now() < start + 10,
+              "%d after %.1f s: %s", status, seconds_now() - start, ronda_last_error(c));
+    ronda_close(c);
+    return 0;
+}
+
+TEST(a_rank_takes_no_more)
+{
+    run_to_the_end(2, broadcasts_to_nobody, &(bool){false}, 30);
+    run_to_the_end(2, broadcasts_to_nobody, &(bool){true}, 30);
+}
+
 static int leaves_without_a_word(job *j, uint32_t rank)
 {
     ronda_comm *c = job_join(j, rank);

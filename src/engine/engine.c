@@ -297,8 +297,8 @@ static bool lane_waits(rd_engine *e, const rd_lane_state *lane, bool sends)
     rd_view view;
     if (!sends)
         return lane->next != lane->end && !e->transport->peek(lane->port, &view);
-    if (lane->next != lane->end && (lane->taken || !e->transport->can_send(lane->port)))
-        return true; /* taken: it is being written in pieces, and there is no place for the next */
+    if (lane->next != lane->end && (lane->refused || !e->transport->can_send(lane->port)))
+        return true; /* refused: there is room for a message, but not for its bytes */
     return lane->lent && !e->transport->home(lane->port, lane->base + lane->lent - 1);
 }
 

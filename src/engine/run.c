@@ -94,6 +94,7 @@ static uint32_t run_copied_send(rd_engine *e, rd_flight *f, rd_lane_state *lane,
         const uint64_t done = lane->taken;
         uint64_t bytes = total - done;
         void *slot = e->transport->reserve(lane->port, 0, &bytes);
+        lane->refused = !slot;
         if (!slot)
             return 0;
         rd_stage(&e->distances[s->peer], slot, from + done, bytes);
