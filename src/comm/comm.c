@@ -58,7 +58,7 @@ ronda_status rd_comm_run(ronda_comm *c, const rd_call *call, const rd_prepared *
                          void *out)
 {
     if (rd_engine_must_leave(c->engine, c->sequence + 1)) {
-        c->link->transport->cause(c->link, &c->error);
+        rd_engine_cause(c->engine, &c->error);
         return fail_for_good(c);
     }
     if (!p && !(p = rd_prepared_make(c, call)))

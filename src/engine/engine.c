@@ -275,12 +275,26 @@ ronda_status rd_engine_start(rd_engine *e, const rd_job *job, rd_flight **out)
 
 /* --- waiting --- */
 
+/* An alarm that was there and is gone has been overwritten, and its cause with it. */
+void rd_engine_cause(rd_engine *e, rd_error *out)
+{
+    out->status = RONDA_OK;
+    e->transport->cause(e->link, out);
+    if (!out->status)
+        rd_fail(out, RONDA_EPEER, RONDA_ANY, "rank %u: the world has failed, and its cause is lost",
+                e->link->rank);
+    if (out->rank >= e->link->size)
+        out->rank = e->link->rank;
+    if (out->peer >= e->link->size)
+        out->peer = RONDA_ANY;
+}
+
 /* The cause is the world's first one, which may be older than ours. */
 ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
 {
     if (!atomic_load(e->link->alarm))
         e->transport->abort(e->link, err);
-    e->transport->cause(e->link, err);
+    rd_engine_cause(e, err);
     e->transport->leave(e->link, e->entered);
     e->transport->quiesce(e->link, rd_now_ns() + 60000000000u);
     while (e->first) {
@@ -292,11 +306,12 @@ ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
 }
 
 /* Does the lane wait for its peer, be it for a message, for room, or for a loan to come home? */
-static bool lane_waits(rd_engine *e, const rd_lane_state *lane, bool sends)
+static bool lane_waits(rd_engine *e, const rd_flight *f, const rd_lane_state *lane, bool sends)
 {
     rd_view view;
-    if (!sends)
-        return lane->next != lane->end && !e->transport->peek(lane->port, &view);
+    if (!sends) /* less than an element of a message is of no use */
+        return lane->next != lane->end && (!e->transport->peek(lane->port, &view) ||
+                                           (view.bytes < f->width && view.bytes < view.total));
     if (lane->next != lane->end && (lane->refused || !e->transport->can_send(lane->port)))
         return true; /* refused: there is room for a message, but not for its bytes */
     return lane->lent && !e->transport->home(lane->port, lane->base + lane->lent - 1);
@@ -322,7 +337,7 @@ static ronda_status look(rd_engine *e, const rd_flight *f, uint32_t *whom, uint3
         if (lane->peer == RD_NONE)
             continue;
         const bool closed = has_closed(e, lane->peer);
-        if (!lane_waits(e, &f->lanes[l], lane->sends))
+        if (!lane_waits(e, f, &f->lanes[l], lane->sends))
             continue;
         const ronda_status status = rd_trouble_look(e->link, &f->job.record, lane->peer, err);
         if (status)
@@ -345,7 +360,8 @@ static ronda_status look_at(rd_engine *e, const rd_record *call, const rd_awaite
 {
     rd_view view;
     const bool closed = has_closed(e, what->peer);
-    if (what->sends ? e->transport->can_send(what->port) : e->transport->peek(what->port, &view))
+    if (what->sends ? e->transport->can_send(what->port)
+                    : e->transport->peek(what->port, &view) && view.bytes == view.total)
         return RONDA_OK;
     *whom = what->peer;
     const ronda_status status = rd_trouble_look(e->link, call, what->peer, err);
@@ -368,8 +384,7 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
                             rd_port *hint, rd_patience *p, rd_error *err)
 {
     if (e->wrong) {
-        (e->mad ? rd_trouble_mad : rd_trouble_mismatch)(e->link, &e->wronged->job.record,
-                                                        e->wrong - 1, err);
+        (e->mad ? rd_trouble_mad : rd_trouble_mismatch)(e->link, &e->wronged, e->wrong - 1, err);
         return rd_engine_give_up(e, err);
     }
     if (rd_engine_must_leave(e, call->sequence))
@@ -433,6 +448,9 @@ ronda_status rd_engine_wait(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd_
         if (status)
             return status;
     }
+    /* A rank that gave up while we were at it may have freed what it had lent us */
+    if (rd_engine_must_leave(e, f->job.record.sequence))
+        return rd_engine_give_up(e, err);
     forget(e, f);
     return RONDA_OK;
 }

@@ -42,6 +42,7 @@ ronda_status rd_engine_run(rd_engine *e, const rd_job *job, uint64_t timeout_ns,
 
 /* Has the world failed in a way that concerns the call of this number? */
 bool rd_engine_must_leave(rd_engine *e, uint64_t sequence);
+void rd_engine_cause(rd_engine *e, rd_error *out); /* and why; status is never RONDA_OK */
 
 /* For tests: walk no plan straight. */
 void rd_engine_use_lanes(rd_engine *e);

@@ -68,7 +68,7 @@ struct rd_engine {
     uint64_t entered;       /* sequence of the last job */
     uint32_t wrong;         /* 1 + a peer whose message does not fit, 0: none */
     bool mad;               /* it cannot even be a message */
-    rd_flight *wronged;     /* the flight that met it */
+    rd_record wronged;      /* the call that met it */
     rd_port **ports;        /* [size][RD_CHANNELS], as they were asked for */
     rd_view *views;         /* [size], for a fold_many */
     const void **ins;       /* [size + 1] */

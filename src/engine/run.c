@@ -47,17 +47,19 @@ static inline bool ready(rd_engine *e, const rd_flight *f, const rd_step *s)
     return true;
 }
 
-/* The message at the head of a lane, if it is there and is the one that step s is about. */
+/* The message at the head of a lane, if it is there and is the one that step s is about.  What comes of
+ * it may be no more than is still wanted, and only a receive can do without its bytes. */
 static inline bool arrived(rd_engine *e, rd_flight *f, const rd_lane_state *lane, const rd_step *s,
                            rd_view *view)
 {
     if (!e->transport->peek(lane->port, view))
         return false;
-    if (view->mark == f->job.record.mark && view->total == s->count * f->width)
+    const bool fits = view->mark == f->job.record.mark && view->total == s->count * f->width;
+    if (fits && view->bytes <= view->total - lane->taken && (view->data || s->verb == RD_RECV))
         return true;
     e->wrong = s->peer + 1;
-    e->mad = view->total == UINT64_MAX;
-    e->wronged = f;
+    e->mad = fits || view->total == UINT64_MAX;
+    e->wronged = f->job.record;
     return false;
 }
 

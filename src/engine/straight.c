@@ -57,10 +57,11 @@ static ronda_status await_message(walk *w, const rd_step *s, rd_port *port, rd_v
         if (status)
             return status;
     }
-    if (view->total == UINT64_MAX)
-        rd_trouble_mad(w->e->link, &w->job->record, s->peer, w->err);
-    else if (view->mark == w->job->record.mark && view->total == s->count * w->width)
+    const bool fits = view->mark == w->job->record.mark && view->total == s->count * w->width;
+    if (fits && view->data)
         return RONDA_OK;
+    if (fits || view->total == UINT64_MAX)
+        rd_trouble_mad(w->e->link, &w->job->record, s->peer, w->err);
     else
         rd_trouble_mismatch(w->e->link, &w->job->record, s->peer, w->err);
     return rd_engine_give_up(w->e, w->err);

@@ -53,6 +53,7 @@ struct rd_port {
     uint64_t pushed;                 /* bytes of the message being sent that were committed */
     /* Bytes of the line being received: last shown, and released before */
     uint64_t shown, released;
+    bool asked_back; /* a loan has named a place for what the peer may return */
 };
 
 static rd_member *member_of(rd_link *l)
@@ -317,6 +318,7 @@ void rd_share_lend(rd_port *p, const rd_loan *loan)
     line->ref.len = loan->bytes;
     line->ref.back = loan->back ? (uintptr_t)loan->back - p->member->origin : 0;
     line->ref.back_ordinal = loan->back_ordinal;
+    p->asked_back |= loan->back != NULL;
     publish(p, line, LENT, 0, loan->mark, true);
 }
 
@@ -363,12 +365,12 @@ static bool understand(const rd_port *p, const rd_line *line, rd_view *view)
     view->bytes = view->total = bytes;
     if (kind == RETURNED) {
         view->data = NULL;
-        return true;
+        return p->asked_back;
     }
     view->data = (const char *)m->origin + at;
     if (kind == STAGED) {
         view->total = l->ref.total;
-        return within(m, at, bytes) && bytes <= view->total;
+        return within(m, at, bytes) && bytes && bytes <= view->total;
     }
     const uint64_t back = l->ref.back;
     view->back = back ? (char *)m->origin + back : NULL;
@@ -382,12 +384,14 @@ bool rd_share_peek(rd_port *p, rd_view *view)
     if (atomic_load_explicit(&line->seq, memory_order_acquire) != p->taken + 1)
         return false;
     learn(p, p->acked + (uint16_t)(line->ack - p->acked));
-    if (!understand(p, line, view))
-        *view = (rd_view){.total = UINT64_MAX};
-    else if (p->released) {
-        view->data = (const char *)view->data + p->released;
-        view->bytes -= p->released < view->bytes ? p->released : view->bytes;
+    bool good = understand(p, line, view);
+    if (p->released && good) { /* it may say something else than before */
+        good = view->data && view->bytes > p->released;
+        view->data = (const char *)view->data + (good ? p->released : 0);
+        view->bytes -= p->released;
     }
+    if (!good)
+        *view = (rd_view){.total = UINT64_MAX};
     p->shown = view->bytes;
     return true;
 }
@@ -498,7 +502,11 @@ void rd_share_cause(rd_link *l, rd_error *out)
         return;
     *out = head->cause;
     out->message[sizeof out->message - 1] = 0;
-    if (out->status >= 0) /* whoever wrote it did not get far */
+    for (char *c = out->message; *c; c++) /* it is shown to people */
+        if ((unsigned char)*c < ' ' || *c == 127)
+            *c = '?';
+    /* Whoever wrote it did not get far, or wrote what is no cause */
+    if (out->status > RONDA_ETIMEOUT || out->status < RONDA_EINTERNAL || !out->message[0])
         rd_fail(out, RONDA_EPEER, RONDA_ANY,
                 "rank %u: the world has failed, and the rank that noticed died while it said why",
                 l->rank);
@@ -535,7 +543,7 @@ bool rd_member_open(rd_member *m, const rd_transport *transport, void *mapping, 
     m->queues = (rd_queue *)(m->boards + size);
     m->link =
         (rd_link){.transport = transport, .rank = rank, .size = size, .alarm = &m->head->alarm};
-    m->link.cpus = m->head->cpus;
+    m->link.cpus = m->head->cpus ? m->head->cpus : 1;
     m->link.choices = m->head->choices;
     m->crowded = size > m->link.cpus;
     m->ports_bytes = (size_t)size * RD_CHANNELS * sizeof(rd_port);

@@ -97,7 +97,7 @@ struct rd_transport {
     /* Can this memory be lent? */
     bool (*lends)(const rd_link *link, const void *data, uint64_t bytes);
     void (*lend)(rd_port *port, const rd_loan *loan); /* only if can_send and lends */
-    /* "returned"; only if can_send */
+    /* "returned"; only if can_send, and a loan of the peer's on this port has named a place */
     void (*give_back)(rd_port *port, uint64_t bytes, uint64_t mark);
     uint32_t (*sent)(const rd_port *port); /* messages so far, modulo 2^32 */
     /* Has the peer released it (and all before)? */
