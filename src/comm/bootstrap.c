@@ -70,6 +70,9 @@ static ronda_status connect_until(const guest *g, const rd_address *a, int *fd)
         if (*fd >= 0)
             return RONDA_OK;
         const int why = errno;
+        if (rd_socket_scarce(why))
+            return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: no socket: %s", g->j->rank,
+                           strerror(why));
         if (rd_now_ns() >= g->until_ns) {
             where(a, place, sizeof place);
             return rd_fail(g->err, RONDA_ETIMEOUT, 0, "rank %u: no rank 0 at %s within %.3g s: %s",
@@ -100,8 +103,14 @@ static ronda_status expect(const guest *g, uint32_t kind, rd_frame *frame, int *
                        "rank %u: rank 0 speaks version %u, this is version %d", g->j->rank,
                        frame->version, RD_WIRE_VERSION);
     if (verdict == RD_FRAME_OK && frame->kind == RD_REJECT)
-        return rd_fail(g->err, frame->number < 0 ? frame->number : RONDA_EPEER, 0, "rank %u: %s",
-                       g->j->rank, frame->text);
+        return rd_fail(g->err,
+                       frame->number < 0 && frame->number >= RONDA_EINTERNAL ? frame->number
+                                                                             : RONDA_EPEER,
+                       0, "rank %u: %s", g->j->rank, frame->text);
+    if (passed && *passed < 0 && in.cut)
+        return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY,
+                       "rank %u cannot take the descriptors of %u ranks: %s", g->j->rank,
+                       g->j->size, strerror(EMFILE));
     if (verdict != RD_FRAME_OK || frame->kind != kind)
         return rd_fail(g->err, RONDA_EPEER, 0,
                        "rank %u: what answers at rank 0's address is not rank 0", g->j->rank);

@@ -116,32 +116,42 @@ static void hear_proof(gathering *g, guest *from, const rd_frame *f)
         return;
     }
     rd_join_mac(j->key, "root", from->mine, from->theirs, from->rank, j->size, welcome.mac);
+    if (!rd_socket_send(from->fd, &welcome, -1, rd_now_ns() + 1000000000)) {
+        forget(from);
+        return;
+    }
     from->state = WAITS;
     g->guest_of[from->rank] = (uint32_t)(from - g->guests) + 1;
     g->come++;
-    if (!rd_socket_send(from->fd, &welcome, -1, rd_now_ns() + 1000000000))
-        forget(from);
 }
 
-/* Rank 0 itself fails if somebody who had joined leaves. */
+/* Rank 0 itself fails if somebody who had joined leaves or speaks out of turn: its place must not
+ * become a stranger's. */
+static ronda_status lose(gathering *g, guest *from, const char *how)
+{
+    const guest was = *from;
+    forget(from);
+    if (was.state < WAITS)
+        return RONDA_OK;
+    return rd_fail(g->err, RONDA_EPEER, was.rank,
+                   "rank %u (pid %" PRId32 ") %s while the ranks were gathering", was.rank, was.pid,
+                   how);
+}
+
 static ronda_status hear(gathering *g, guest *from)
 {
     rd_frame f;
-    if (!rd_socket_receive(from->fd, &from->in)) {
-        const bool joined = from->state >= WAITS;
-        const uint32_t rank = from->rank;
-        const int32_t pid = from->pid;
-        forget(from);
-        return joined ? rd_fail(g->err, RONDA_EPEER, rank,
-                                "rank %u (pid %" PRId32 ") left while the ranks were gathering",
-                                rank, pid)
-                      : RONDA_OK;
-    }
+    if (!rd_socket_receive(from->fd, &from->in))
+        return lose(g, from, "left");
+    if (from->in.cut && from->in.passed < 0)
+        return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY,
+                       "rank 0 cannot take the doorbells of %u ranks: %s", g->j->size,
+                       strerror(EMFILE));
     if (from->in.have < RD_FRAME)
         return RONDA_OK;
     from->in.have = 0;
     const rd_frame_verdict verdict = rd_frame_unpack(from->in.bytes, &f);
-    if (verdict == RD_FRAME_VERSION) {
+    if (verdict == RD_FRAME_VERSION && from->state < WAITS) {
         char why[RD_FRAME_TEXT];
         snprintf(why, sizeof why, "rank 0 speaks version %d, this rank version %u", RD_WIRE_VERSION,
                  f.version);
@@ -154,33 +164,47 @@ static ronda_status hear(gathering *g, guest *from)
         from->state = IS_READY;
         g->ready++;
     } else {
-        forget(from); /* a stranger */
+        return lose(g, from, "said what makes no sense"); /* or a stranger did */
     }
     return RONDA_OK;
 }
 
-static void let_in(gathering *g)
+/* Whoever knocked may be gone again; but if rank 0 can open no socket, nobody can come in. */
+static ronda_status open_to(gathering *g, int listener, int *fd)
 {
-    const int fd = rd_socket_accept(g->listener);
+    *fd = rd_socket_accept(listener);
+    if (*fd >= 0 || !rd_socket_scarce(errno))
+        return RONDA_OK;
+    return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY, "rank 0 cannot let the other ranks in: %s",
+                   strerror(errno));
+}
+
+static ronda_status let_in(gathering *g)
+{
+    int fd;
+    const ronda_status status = open_to(g, g->listener, &fd);
     if (fd < 0)
-        return;
+        return status;
     for (uint32_t i = 0; i < g->capacity; i++)
         if (g->guests[i].fd < 0) {
             g->guests[i] = (guest){.fd = fd, .doorbell = -1, .in.passed = -1};
-            return;
+            return RONDA_OK;
         }
     close(fd); /* too many strangers at once: let it try again */
+    return RONDA_OK;
 }
 
-static void show_door(gathering *g)
+static ronda_status show_door(gathering *g)
 {
     rd_frame door = {.kind = RD_DOOR};
-    const int fd = rd_socket_accept(g->tcp);
+    int fd;
+    const ronda_status status = open_to(g, g->tcp, &fd);
     if (fd < 0)
-        return;
+        return status;
     snprintf(door.text, sizeof door.text, "%s", g->door.path);
     rd_socket_send(fd, &door, -1, rd_now_ns() + 100000000);
     close(fd);
+    return RONDA_OK;
 }
 
 /* --- until all are there --- */
@@ -223,16 +247,16 @@ static ronda_status hear_all(gathering *g, const uint32_t *done)
         const uint64_t ms = (g->until_ns - now) / 1000000 + 1;
         if (poll(g->polled, n, ms > INT_MAX ? INT_MAX : (int)ms) <= 0)
             continue;
-        for (uint32_t i = 0; i < g->capacity; i++)
-            if (g->guests[i].fd >= 0 && g->polled[i + 2].revents) {
-                const ronda_status status = hear(g, &g->guests[i]);
-                if (status)
-                    return status;
-            }
-        if (g->polled[0].revents)
-            let_in(g);
-        if (g->polled[1].revents)
-            show_door(g);
+        ronda_status status = RONDA_OK;
+        for (uint32_t i = 0; i < g->capacity && !status; i++)
+            if (g->guests[i].fd >= 0 && g->polled[i + 2].revents)
+                status = hear(g, &g->guests[i]);
+        if (!status && g->polled[0].revents)
+            status = let_in(g);
+        if (!status && g->polled[1].revents)
+            status = show_door(g);
+        if (status)
+            return status;
     }
     return RONDA_OK;
 }
@@ -360,11 +384,12 @@ ronda_status rd_gather(const rd_joining *j, rd_link **out, rd_error *err)
     if (!status) {
         pids[0] = getpid();
         doorbells[0] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-        parts.memfd = rd_shm_create(j->size, err);
-        status = parts.memfd < 0 ? err->status : RONDA_OK;
+        if (doorbells[0] < 0)
+            status =
+                rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank 0: no eventfd: %s", strerror(errno));
     }
-    if (!status && doorbells[0] < 0)
-        status = rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank 0: no eventfd: %s", strerror(errno));
+    if (!status && (parts.memfd = rd_shm_create(j->size, err)) < 0)
+        status = err->status;
     if (!status)
         status = open_door(&g);
     if (!status)

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <netinet/in.h>
@@ -30,10 +31,11 @@ ronda_status rd_address_read(const char *text, rd_address *out, rd_error *err)
         return RONDA_OK;
     }
     const char *colon = strrchr(text, ':');
-    char *end;
-    const unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
+    char *end = "?"; /* strtoul() takes blanks and signs; a port has none */
+    const bool digits = colon && isdigit((unsigned char)colon[1]);
+    const unsigned long port = digits ? strtoul(colon + 1, &end, 10) : 0;
     const size_t length = colon ? (size_t)(colon - text) : 0;
-    if (!colon || *end || port == 0 || port > 65535 || length == 0 || length >= sizeof out->host)
+    if (*end || port == 0 || port > 65535 || length == 0 || length >= sizeof out->host)
         return rd_fail(err, RONDA_EINVAL, RONDA_ANY,
                        "RONDA_ADDR=%s: write file:PATH or 127.0.0.1:PORT", text);
     out->kind = RD_ADDRESS_TCP;
@@ -123,6 +125,8 @@ int rd_socket_listen(const rd_address *a, rd_error *err)
     const int why = errno;
     if (fd >= 0)
         close(fd);
+    if (!failed && a->kind == RD_ADDRESS_FILE && a->path[0] != '@')
+        unlink(a->path);
     if (a->kind == RD_ADDRESS_TCP)
         rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank 0 cannot listen at %s:%u: %s", a->host,
                 a->port, strerror(why));
@@ -130,6 +134,11 @@ int rd_socket_listen(const rd_address *a, rd_error *err)
         rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank 0 cannot listen at file:%s: %s", a->path,
                 strerror(why));
     return -1;
+}
+
+bool rd_socket_scarce(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
 }
 
 int rd_socket_accept(int listener)
@@ -220,6 +229,7 @@ bool rd_socket_receive(int fd, rd_incoming *in)
     if (n < 0)
         return errno == EAGAIN || errno == EINTR;
     keep_passed(&m, in);
+    in->cut |= (m.msg_flags & MSG_CTRUNC) != 0;
     in->have += (size_t)n;
     return n > 0;
 }

@@ -17,8 +17,10 @@ ronda_status rd_address_read(const char *text, rd_address *out, rd_error *err);
 
 int rd_socket_listen(const rd_address *address, rd_error *err); /* -1: err says why */
 int rd_socket_connect(const rd_address *address);               /* -1: errno says why */
-/* Non-blocking, close-on-exec; -1 */
+/* Non-blocking, close-on-exec; -1: errno says why */
 int rd_socket_accept(int listener);
+/* Does this errno say that the system or this process has no room for a socket? */
+bool rd_socket_scarce(int error);
 
 /* The user and process at the other end of a unix socket; false: not known. */
 bool rd_socket_peer(int fd, uint32_t *user, int32_t *pid);
@@ -32,6 +34,7 @@ typedef struct {
     uint8_t bytes[RD_FRAME];
     size_t have;
     int passed; /* -1: none */
+    bool cut;   /* there were more, or one for which this process has no place */
 } rd_incoming;
 bool rd_socket_receive(int fd, rd_incoming *in);
 /* All of it, waiting. */

@@ -303,16 +303,24 @@ static ronda_status open_peers(shm_link *s, const rd_shm_parts *parts, rd_error 
     return RONDA_OK;
 }
 
+/* As large as it must be, and for good: a page that is not there would be a signal for its reader. */
+static bool is_whole(int memfd, uint32_t size, struct stat *file)
+{
+    const int seals = fcntl(memfd, F_GET_SEALS);
+    return seals >= 0 && seals & F_SEAL_SHRINK && fstat(memfd, file) == 0 &&
+           (uint64_t)file->st_size >= rd_shm_bytes(size);
+}
+
 static ronda_status open_memory(shm_link *s, const rd_shm_parts *parts, rd_error *err)
 {
     rd_member *m = &s->member;
     struct stat file;
     s->memfd = fcntl(parts->memfd, F_DUPFD_CLOEXEC, 0);
-    if (s->memfd < 0 || fstat(s->memfd, &file) ||
-        (uint64_t)file.st_size < rd_shm_bytes(parts->size))
+    if (s->memfd < 0 || !is_whole(s->memfd, parts->size, &file))
         return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: no shared memory for %u ranks: %s",
                        parts->rank, parts->size,
-                       s->memfd < 0 ? strerror(errno) : "what rank 0 sent is too small");
+                       s->memfd < 0 ? strerror(errno)
+                                    : "what rank 0 sent is too small, or may shrink");
     s->bytes = (size_t)file.st_size;
     void *mapping = rd_map_file(s->memfd, s->bytes);
     if (!mapping)
@@ -354,6 +362,8 @@ ronda_status rd_shm_open(const rd_shm_parts *parts, rd_link **out, rd_error *err
     shm_link *s = rd_alloc(sizeof *s);
     struct peer *peers = rd_alloc(parts->size * sizeof *peers);
     if (!s || !peers) {
+        for (uint32_t r = 0; r < parts->size; r++)
+            close(parts->doorbells[r]);
         rd_free(s);
         rd_free(peers);
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of %u ranks",
