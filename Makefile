@@ -98,10 +98,15 @@ $(O)/ronda: $(CLI_OBJS) $(O)/libronda.a
 	@echo "  LINK  $@"
 	$(Q)$(LINK) -o $@ $(CLI_OBJS) $(O)/libronda.a $(LIBS)
 
-$(TESTS:%=$(O)/%): $(O)/%: $(O)/obj/%.o $(TEST_HELPERS) $(O)/libronda.a
+# What the command is made of, main() apart, for the tests of its parts.
+$(O)/cli.a: $(filter-out %/main.o,$(CLI_OBJS))
+	@echo "  AR    $@"
+	$(Q)rm -f $@ && $(AR) rcsD $@ $^
+
+$(TESTS:%=$(O)/%): $(O)/%: $(O)/obj/%.o $(TEST_HELPERS) $(O)/cli.a $(O)/libronda.a
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(O)/libronda.a $(LIBS)
+	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(O)/cli.a $(O)/libronda.a $(LIBS)
 
 $(BENCHES:%=$(O)/%) $(EXAMPLES:%=$(O)/%): $(O)/%: $(O)/obj/%.o $(O)/libronda.a
 	@mkdir -p $(@D)

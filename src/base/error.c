@@ -11,6 +11,9 @@ ronda_status rd_fail(rd_error *err, ronda_status status, uint32_t peer, const ch
     err->peer = peer;
     vsnprintf(err->message, sizeof err->message, format, args);
     va_end(args);
+    for (char *c = err->message; *c; c++) /* one line, whatever the caller's texts hold */
+        if ((unsigned char)*c < ' ' || *c == 127)
+            *c = '?';
     return status;
 }
 
