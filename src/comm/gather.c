@@ -25,6 +25,7 @@ typedef struct {
     int doorbell;
     int32_t pid;
     uint8_t mine[32], theirs[32]; /* nonces */
+    nfds_t polled;                /* its place in polled[] */
     rd_incoming in;
 } guest;
 
@@ -229,6 +230,28 @@ static ronda_status missing(const gathering *g)
                    (double)g->j->timeout_ns / 1e9, g->come + 1, g->j->size, who);
 }
 
+/* Until somebody says something or knocks; polled[0] is the door, polled[1] that of TCP.  No more than
+ * there is: poll() takes no longer list than this process may open files. */
+static ronda_status await_anybody(gathering *g, uint64_t now)
+{
+    nfds_t n = 0;
+    g->polled[n++] = (struct pollfd){.fd = g->listener, .events = POLLIN};
+    g->polled[n++] = (struct pollfd){.fd = g->tcp, .events = POLLIN};
+    for (uint32_t i = 0; i < g->capacity; i++)
+        if (g->guests[i].fd >= 0) {
+            g->guests[i].polled = n;
+            g->polled[n++] = (struct pollfd){.fd = g->guests[i].fd, .events = POLLIN};
+        }
+    const uint64_t ms = (g->until_ns - now) / 1000000 + 1;
+    const int ready = poll(g->polled, n, ms > INT_MAX ? INT_MAX : (int)ms);
+    for (nfds_t i = 0; i < n && ready <= 0; i++)
+        g->polled[i].revents = 0;
+    if (ready >= 0 || errno == EINTR)
+        return RONDA_OK;
+    return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY, "rank 0 cannot wait for the other ranks: %s",
+                   strerror(errno));
+}
+
 /* Hears everybody until `*done` reaches all guests. */
 static ronda_status hear_all(gathering *g, const uint32_t *done)
 {
@@ -239,17 +262,9 @@ static ronda_status hear_all(gathering *g, const uint32_t *done)
                        ? missing(g)
                        : rd_fail(g->err, RONDA_ETIMEOUT, RONDA_ANY,
                                  "only %u of %u ranks became ready", g->ready + 1, g->j->size);
-        nfds_t n = 0;
-        g->polled[n++] = (struct pollfd){.fd = g->listener, .events = POLLIN};
-        g->polled[n++] = (struct pollfd){.fd = g->tcp, .events = POLLIN};
-        for (uint32_t i = 0; i < g->capacity; i++)
-            g->polled[n++] = (struct pollfd){.fd = g->guests[i].fd, .events = POLLIN};
-        const uint64_t ms = (g->until_ns - now) / 1000000 + 1;
-        if (poll(g->polled, n, ms > INT_MAX ? INT_MAX : (int)ms) <= 0)
-            continue;
-        ronda_status status = RONDA_OK;
+        ronda_status status = await_anybody(g, now);
         for (uint32_t i = 0; i < g->capacity && !status; i++)
-            if (g->guests[i].fd >= 0 && g->polled[i + 2].revents)
+            if (g->guests[i].fd >= 0 && g->polled[g->guests[i].polled].revents)
                 status = hear(g, &g->guests[i]);
         if (!status && g->polled[0].revents)
             status = let_in(g);
@@ -390,6 +405,9 @@ ronda_status rd_gather(const rd_joining *j, rd_link **out, rd_error *err)
     }
     if (!status && (parts.memfd = rd_shm_create(j->size, err)) < 0)
         status = err->status;
+    if (!status && j->key && !rd_mac_possible()) /* or every guest's key would seem wrong */
+        status = rd_fail(err, RONDA_EUNSUPPORTED, RONDA_ANY,
+                         "rank 0: no libcrypto to prove the job's key with");
     if (!status)
         status = open_door(&g);
     if (!status)
