@@ -201,8 +201,9 @@ static bool open_buffers(run *r)
             if (m == 0)
                 memset(w->buffers[m][i], 1, bytes);
         }
-    w->us = calloc(2 * BENCH_MOST_SAMPLES, sizeof *w->us);
-    w->trips = w->us ? w->us + BENCH_MOST_SAMPLES : NULL;
+    w->us = calloc(3 * BENCH_MOST_SAMPLES, sizeof *w->us);
+    w->before = w->us ? w->us + BENCH_MOST_SAMPLES : NULL;
+    w->trips = w->us ? w->before + BENCH_MOST_SAMPLES : NULL;
     return w->us || cli_failed(ME, "no memory") == CLI_OK;
 }
 

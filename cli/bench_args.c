@@ -38,7 +38,7 @@ const char cli_bench_help[] =
     "Before each timed call data is written anew and all ranks start at one moment; the time is the\n"
     "slowest rank's, and every result is checked: a wrong one ends the run with status 1.  algbw and\n"
     "busbw are those of nccl-tests.  near, far: how long a cache line takes between ranks 0 and 1 and\n"
-    "back, below or above 0.2 us, asked before every sample; machines that move their cores about have\n"
+    "back, below or above 0.2 us, asked again and again; machines that move their cores about have\n"
     "both, each on a line of its own.  The limit beside each line is measured in the same run.\n";
 
 static const char ME[] = "bench";

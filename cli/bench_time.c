@@ -1,9 +1,10 @@
 /* bench_time.c: samples of one point.
  *
- * Before every timed call each rank writes its data anew and the first two ranks throw a cache line,
- * which tells how far apart they are at this moment: machines move their cores about.  Then all start
- * at one moment of the clock that rank 0 names.  A sample is the time until the slowest rank is done; the
- * result is checked after each.  With more ranks than cores nobody can wait for a moment without taking a core
+ * Before every timed call each rank writes its data anew.  Every few calls, before each of those that
+ * take long, the first two ranks throw a cache line, which tells how far apart they are: machines move
+ * their cores about.  (Not before each of the others: a call after it takes longer.)  Then all start
+ * at one moment of the clock that rank 0 names.  A sample is the time from the first rank's begin to the last
+ * one's end; the result is checked after each.  With more ranks than cores nobody can wait for a moment without taking a core
  * from the others, so they start as they leave a barrier. */
 #include <math.h>
 #include <sched.h>
@@ -16,7 +17,8 @@
 #include "bench.h"
 #include "engine/fold.h"
 
-enum { WARM_UPS = 3, MOST_TRIES = 20, LEAST_SAMPLES = 5, COPIES = 5 };
+enum { WARM_UPS = 3, MOST_TRIES = 20, LEAST_SAMPLES = 5, COPIES = 5, TRIP_EVERY = 20 };
+enum { SLOW_BYTES = 256 << 10 };
 static const double FIRST_LEAD_NS = 3000, MOST_LEAD_NS = 1e6, FAR_US = 0.2;
 
 const char *const bench_distances[] = {"near", "far", "-"};
@@ -52,8 +54,20 @@ static ronda_status call(bench_world *w, const bench_point *p, void *send, void 
     }
 }
 
-/* All ranks begin at *from.  more: rank 0's word whether this one is to be made; false: no. */
-static ronda_status start_together(bench_world *w, bool more, bool *go, double *from, bool *late)
+/* A moment of the clock, by one that all ranks know. */
+typedef struct {
+    uint64_t origin;
+    double from, end; /* us since then */
+    bool late;        /* this rank came after the moment at which all were to begin */
+} span;
+
+static double since(const span *s)
+{
+    return (double)(int64_t)(rd_now_ns() - s->origin) / 1e3;
+}
+
+/* All ranks begin.  more: rank 0's word whether this one is to be made; origin 0: it is not. */
+static ronda_status start_together(bench_world *w, bool more, span *s)
 {
     uint64_t word = 0;
     ronda_status status = ronda_barrier(w->comm);
@@ -63,33 +77,26 @@ static ronda_status start_together(bench_world *w, bool more, bool *go, double *
         status = ronda_broadcast(w->comm, &word, 1, RONDA_U64, 0);
     if (!status && w->crowded)
         status = ronda_barrier(w->comm);
-    *go = word != 0;
-    uint64_t now = rd_now_ns();
-    *late = !w->crowded && now > word;
-    while (!w->crowded && now < word) {
-        rd_relax();
-        now = rd_now_ns();
-    }
-    *from = w->crowded || *late ? (double)now : (double)word;
+    *s = (span){.origin = word, .late = !w->crowded && rd_now_ns() > word};
+    while (!w->crowded && rd_now_ns() < word)
+        ;
+    s->from = since(s);
     return status;
 }
 
-static bool try_once(bench_world *w, const bench_point *p, const bench_data *d, bool more, bool *go,
-                     double *us)
+static bool try_once(bench_world *w, const bench_point *p, const bench_data *d, bool more, span *s)
 {
     void **b = w->buffers[p->memory];
     void *send = b[0], *recv = p->in_place ? b[0] : b[1];
     char why[200];
-    double from;
-    bool late;
     const uint64_t turn = w->turn++;
     bench_fill(d, p, turn, send, recv);
-    ronda_status status = start_together(w, more, go, &from, &late);
-    if (!status && !*go)
+    ronda_status status = start_together(w, more, s);
+    if (!status && !s->origin)
         return true;
     if (!status)
         status = call(w, p, send, recv);
-    *us = late ? INFINITY : ((double)rd_now_ns() - from) / 1e3;
+    s->end = s->late ? INFINITY : since(s);
     if (status)
         return say_failure(w, p, ronda_last_error(w->comm));
     return bench_right(d, p, turn, recv, why, sizeof why) || say_failure(w, p, why);
@@ -114,13 +121,11 @@ static bool measure_copy(bench_world *w, const bench_point *p, double *out)
 {
     double v[COPIES];
     for (int k = 0; k < COPIES; k++) {
-        bool go, late;
-        double from;
-        if (start_together(w, true, &go, &from, &late))
+        span s;
+        if (start_together(w, true, &s))
             return say_failure(w, p, ronda_last_error(w->comm));
-        from = (double)rd_now_ns();
         rd_move(w->buffers[0][1], w->buffers[0][0], p->bytes);
-        v[k] = ((double)rd_now_ns() - from) / 1e3;
+        v[k] = since(&s) - s.from;
     }
     if (ronda_allreduce(w->comm, v, v, COPIES, RONDA_F64, RONDA_MAX))
         return say_failure(w, p, ronda_last_error(w->comm));
@@ -141,21 +146,20 @@ static int sample(bench_world *w, const bench_point *p, const bench_data *d)
 {
     const uint64_t end = rd_now_ns() + (uint64_t)(w->request->seconds * 1e9);
     const uint32_t rank = ronda_rank(w->comm);
-    int k = 0;
-    for (;; k++) {
-        bool go = true;
-        double us = 0;
+    double trip = 0;
+    for (int k = 0;; k++) {
+        span s;
         const bool more =
             k < BENCH_MOST_SAMPLES && (k < LEAST_SAMPLES || rd_now_ns() < end) && rank == 0;
-        double trip = w->line && rank < 2 ? bench_round_trip_us(w->line, rank) : 0;
-        if (!try_once(w, p, d, more, &go, &us))
+        if (k % TRIP_EVERY == 0 || p->bytes >= SLOW_BYTES)
+            trip = w->line && rank < 2 ? bench_round_trip_us(w->line, rank) : 0;
+        if (!try_once(w, p, d, more, &s))
             return -1;
-        if (!go)
+        if (!s.origin)
             return k;
-        w->us[k] = us;
+        w->us[k] = s.end;
+        w->before[k] = -s.from;
         w->trips[k] = trip;
-        if (isinf(us))
-            more_lead(w); /* only rank 0's counts */
     }
 }
 
@@ -163,14 +167,13 @@ static int sample(bench_world *w, const bench_point *p, const bench_data *d)
 static bool warm_up(bench_world *w, const bench_point *p, const bench_data *d)
 {
     for (int k = 0, tries = 0; k < WARM_UPS; tries++) {
-        bool go;
-        double us;
-        if (!try_once(w, p, d, ronda_rank(w->comm) == 0, &go, &us) ||
-            ronda_allreduce(w->comm, &us, &us, 1, RONDA_F64, RONDA_MAX))
+        span s;
+        if (!try_once(w, p, d, ronda_rank(w->comm) == 0, &s) ||
+            ronda_allreduce(w->comm, &s.end, &s.end, 1, RONDA_F64, RONDA_MAX))
             return false;
-        if (isinf(us))
+        if (isinf(s.end))
             more_lead(w);
-        if (!isinf(us) || tries >= MOST_TRIES)
+        if (!isinf(s.end) || tries >= MOST_TRIES)
             k++;
     }
     return true;
@@ -239,7 +242,7 @@ bool bench_measure(bench_world *w, const bench_point *p, bench_rows *rows)
     bench_data *d = bench_data_open(p, rank, ronda_size(w->comm));
     if (!d)
         return say_failure(w, p, "no memory");
-    w->lead_ns = w->lead_ns > 0 ? w->lead_ns : FIRST_LEAD_NS;
+    w->lead_ns = FIRST_LEAD_NS;
     w->comm->forced[p->kind] = p->algorithm;
     rd_prepared_free(&w->comm->prepared);
     int taken = -1;
@@ -250,8 +253,12 @@ bool bench_measure(bench_world *w, const bench_point *p, bench_rows *rows)
     if (taken < 0)
         return false;
     bool ok = true;
-    if (taken && ronda_allreduce(w->comm, w->us, w->us, (size_t)taken, RONDA_F64, RONDA_MAX))
+    if (taken &&
+        (ronda_allreduce(w->comm, w->us, w->us, (size_t)taken, RONDA_F64, RONDA_MAX) ||
+         ronda_allreduce(w->comm, w->before, w->before, (size_t)taken, RONDA_F64, RONDA_MAX)))
         return say_failure(w, p, ronda_last_error(w->comm));
+    for (int k = 0; k < taken; k++)
+        w->us[k] += w->before[k]; /* the last end less the first begin */
     for (int distance = 0; distance < BENCH_DISTANCES && ok && rank == 0; distance++)
         ok = add_distance(w, p, distance, taken, copy_us, rows);
     return ok;

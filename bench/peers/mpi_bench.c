@@ -3,8 +3,8 @@
  *     mpi_bench NAME COLLECTIVES SIZES SECONDS       mpi_bench openmpi allreduce,barrier 8,1024 0.2
  *
  * The same work in the same way: buffers are written anew before every timed call, ranks 0 and 1 throw
- * a cache line to tell near from far, all ranks start at one moment of the clock (leaving a barrier, if
- * there are more ranks than cores), the slowest rank counts, results are checked.  Prints lines of
+ * a cache line every now and then to tell near from far, all ranks start at one moment of the clock (leaving a barrier, if
+ * there are more ranks than cores), a sample ends with the slowest rank, results are checked.  Prints lines of
  * NAME,collective,bytes,distance,samples,median_us. */
 #include <math.h>
 #include <mpi.h>
@@ -135,40 +135,39 @@ static double round_trip(void)
     return least;
 }
 
-/* When all begin; 0: rank 0 says that it is enough.  *late: this rank came too late for it. */
+/* The moment at which all begin; 0: rank 0 says that it is enough.  *late: this rank came after it. */
 static double start_together(int more, int *late)
 {
-    double word = more ? now_us() + lead_us : 0;
+    double word = 0;
     MPI_Barrier(MPI_COMM_WORLD);
     if (more)
         word = now_us() + lead_us;
     MPI_Bcast(&word, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     if (word != 0 && crowded)
         MPI_Barrier(MPI_COMM_WORLD);
-    double now = now_us();
-    *late = !crowded && now > word;
-    while (!crowded && now < word) {
-        relax();
-        now = now_us();
-    }
-    return word == 0 ? 0 : crowded || *late ? now : word;
+    *late = !crowded && now_us() > word;
+    while (!crowded && now_us() < word)
+        ;
+    return word;
 }
 
-static double once(int kind, float *x, float *y, int count, int more, int *go)
+/* *begin: when this rank began; the result: when it was done; both since the moment named. */
+static double once(int kind, float *x, float *y, int count, int more, int *go, double *begin)
 {
     static uint64_t turn;
     const uint64_t t = turn++;
     int late;
     if (kind != 4)
         fill(x, (uint64_t)count * (uint64_t)(kind == 3 ? ranks : 1), t);
-    const double from = start_together(more, &late);
-    *go = from != 0;
+    const double origin = start_together(more, &late);
+    *go = origin != 0;
     if (!*go)
         return 0;
+    *begin = now_us() - origin;
     call(kind, x, y, count);
-    const double us = now_us() - from;
+    const double end = now_us() - origin;
     check(kind, x, y, count, t);
-    return late ? INFINITY : us;
+    return late ? INFINITY : end;
 }
 
 static int by_value(const void *a, const void *b)
@@ -197,13 +196,14 @@ static void show(const char *name, int kind, uint64_t bytes, const double *us, c
 
 static void measure(const char *name, int kind, uint64_t bytes, double seconds, float *x, float *y)
 {
-    static double us[MOST], trips[MOST];
+    static double us[MOST], before[MOST], trips[MOST];
+    double begin = 0, trip = 0;
     const uint64_t unit = 4 * (uint64_t)(collectives[kind].blocks ? ranks : 1);
     const int count = kind == 4 ? 1 : (int)(bytes / unit ? bytes / unit : 1);
     int taken = 0, go = 1;
     lead_us = FIRST_LEAD_US;
     for (int k = 0, tries = 0; k < WARM_UPS; tries++) {
-        double t = once(kind, x, y, count, rank == 0, &go);
+        double t = once(kind, x, y, count, rank == 0, &go, &begin);
         MPI_Allreduce(MPI_IN_PLACE, &t, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
         if (isinf(t) && tries < 20)
             lead_us *= 2;
@@ -213,14 +213,19 @@ static void measure(const char *name, int kind, uint64_t bytes, double seconds, 
     const double end = now_us() + seconds * 1e6;
     for (;; taken++) {
         const int more = rank == 0 && taken < MOST && (taken < LEAST || now_us() < end);
-        const double trip = round_trip();
-        const double t = once(kind, x, y, count, more, &go);
+        if (taken % 20 == 0 || bytes >= 256 << 10)
+            trip = round_trip();
+        const double t = once(kind, x, y, count, more, &go, &begin);
         if (!go)
             break;
         us[taken] = t;
+        before[taken] = -begin;
         trips[taken] = trip;
     }
     MPI_Allreduce(MPI_IN_PLACE, us, taken, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, before, taken, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    for (int k = 0; k < taken; k++)
+        us[k] += before[k]; /* the last end less the first begin */
     if (rank == 0)
         show(name, kind, kind == 4 ? 0 : (uint64_t)count * unit, us, trips, taken);
 }
