@@ -198,8 +198,8 @@ static void end(rd_engine *e, rd_flight *f)
         const rd_lane_state *lane = &f->lanes[l];
         if (lane->lent > lane->lent_user &&
             !e->transport->home(lane->port, lane->base + lane->lent - 1)) {
-            c->owed[c->owed_count++] =
-                (rd_loan_out){lane->port, f->plan->lanes[l].peer, lane->base + lane->lent - 1};
+            rd_channel_owes(
+                c, (rd_loan_out){lane->port, f->plan->lanes[l].peer, lane->base + lane->lent - 1});
         }
     }
 }
@@ -466,6 +466,7 @@ ronda_status rd_engine_run(rd_engine *e, const rd_job *job, uint64_t timeout_ns,
 {
     rd_channel *c = channel_of(e, job);
     if (job->plan->straight && !e->lanes_only && !e->first &&
+        (!job->plan->straight_lends || e->transport->lends_alloc) &&
         scratch_bytes(job->plan) <= c->bytes && paid(e, c)) {
         enter(e, &job->record);
         if (rd_engine_must_leave(e, job->record.sequence))

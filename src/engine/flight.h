@@ -43,6 +43,16 @@ typedef struct {
     rd_flight *user; /* the flight on this channel now */
 } rd_channel;
 
+/* Notes a loan of scratch; one for each peer, the last. */
+static inline void rd_channel_owes(rd_channel *c, rd_loan_out loan)
+{
+    uint32_t i = 0;
+    while (i < c->owed_count && c->owed[i].port != loan.port)
+        i++;
+    c->owed[i] = loan;
+    c->owed_count += i == c->owed_count;
+}
+
 typedef struct {
     uint32_t send; /* step */
     bool returned; /* into the peer's memory; else into what the transport reserved */
@@ -86,6 +96,8 @@ bool rd_flight_ended(rd_engine *e, rd_flight *f);
 
 /* stage.c: into what a transport reserved, at the beginning of a cache line. */
 void rd_stage(rd_distance *d, void *to, const void *from, size_t bytes);
+/* The same without taking the time. */
+void rd_stage_plain(void *to, const void *from, size_t bytes);
 /* out[outs - 1] is such a place; the others are not. */
 void rd_fold_staged(const rd_distance *d, rd_fold_fn *fold, uint32_t width, void *const out[],
                     uint32_t outs, const void *const in[], uint32_t ins, size_t count,

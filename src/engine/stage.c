@@ -8,6 +8,7 @@
  * row were slow, the next piece is tried the other way, and if that is several times as quick, the peer
  * counts as far.  When far, a page of every PROBES-th piece is written by ordinary stores, and two quick
  * ones in a row mean near again. */
+#include "base/atomic.h"
 #include "base/clock.h"
 #include "engine/flight.h"
 
@@ -20,11 +21,32 @@ enum {
     PROBE_BYTES = 4 << 10,
     PROBES = 16,
     STRIP_BYTES = 8 << 10,
+    MOVE_BYTES = 96 << 10,
     /* No core stores to memory of its own so slowly: about 3 GB/s */
     SLOW_NS_PER_KIB = 325,
     GAIN = 3,   /* how much quicker the other way must be */
     REST = 4096 /* pieces until it is tried again, if it was not */
 };
+
+/* Ordinary stores.  Lines are asked for a block ahead, so that stores do not wait for them one by one;
+ * with many bytes rd_move does the same. */
+void rd_stage_plain(void *to, const void *from, size_t bytes)
+{
+    enum { BLOCK = 1024 };
+    char *t = to;
+    if (bytes >= MOVE_BYTES) {
+        rd_move(to, from, bytes);
+        return;
+    }
+    for (size_t i = 0; i < bytes && i < BLOCK; i += 64)
+        rd_own(t + i);
+    for (size_t at = 0; at < bytes; at += BLOCK) {
+        const size_t now = bytes - at < BLOCK ? bytes - at : BLOCK;
+        for (size_t i = at + BLOCK; i < bytes && i < at + 2 * BLOCK; i += 64)
+            rd_own(t + i);
+        rd_move(t + at, (const char *)from + at, now);
+    }
+}
 
 /* Past the caches, if `to` is the beginning of a cache line.  Whoever publishes the bytes need do
  * nothing about their order. */
@@ -74,7 +96,7 @@ static size_t watch(rd_distance *d, void *to, const void *from)
         d->rest = d->far ? 0 : REST;
         return TIMED_BYTES;
     }
-    d->slow_ns = timed(rd_move, to, from, TIMED_BYTES);
+    d->slow_ns = timed(rd_stage_plain, to, from, TIMED_BYTES);
     d->votes = d->slow_ns > SLOW_NS_PER_KIB ? d->votes + 1 : 0;
     return TIMED_BYTES;
 }
@@ -84,7 +106,7 @@ static size_t probe(rd_distance *d, void *to, const void *from)
 {
     if (d->turn++ % PROBES)
         return 0;
-    d->votes = timed(rd_move, to, from, PROBE_BYTES) > SLOW_NS_PER_KIB ? 0 : d->votes + 1;
+    d->votes = timed(rd_stage_plain, to, from, PROBE_BYTES) > SLOW_NS_PER_KIB ? 0 : d->votes + 1;
     if (d->votes == 2) {
         d->far = false;
         d->votes = 0;
@@ -95,11 +117,14 @@ static size_t probe(rd_distance *d, void *to, const void *from)
 void rd_stage(rd_distance *d, void *to, const void *from, size_t bytes)
 {
     if (bytes < TIMED_BYTES) {
-        rd_put(to, from, bytes);
+        if (bytes <= RD_INLINE)
+            rd_put(to, from, bytes);
+        else
+            rd_stage_plain(to, from, bytes);
         return;
     }
     const size_t done = d->far ? probe(d, to, from) : watch(d, to, from);
-    (d->far ? stream : rd_move)((char *)to + done, (const char *)from + done, bytes - done);
+    (d->far ? stream : rd_stage_plain)((char *)to + done, (const char *)from + done, bytes - done);
 }
 
 /* A fold whose last out is such a place: strip by strip into the first out, and from there onward. */

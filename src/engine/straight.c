@@ -1,7 +1,7 @@
 /* straight.c: small plans, walked in the generator's own order.
  *
- * All messages of such a plan fit into what a transport buffers, so no send ever waits for its
- * receive, the textbook order is safe, and there are no lanes to look after: each step is done or
+ * All messages of such a plan fit into what a transport buffers, or are copies that stay as they are
+ * after the call, so no send ever waits for its receive, the textbook order is safe, and there are no lanes to look after: each step is done or
  * waited for where it stands.  (A queue may still be full of older collectives' messages; they
  * go when the peer gets to them, which depends on nothing that comes later.) */
 #include "engine/flight.h"
@@ -26,17 +26,46 @@ static rd_port *port_to(const walk *w, uint32_t peer)
     return rd_port_to(w->e, peer, w->channel);
 }
 
+/* Waits for a place in the queue to a peer. */
+static ronda_status await_room(walk *w, const rd_step *s, rd_port *port)
+{
+    w->patience.idle = 0;
+    while (!w->e->transport->can_send(port)) {
+        const rd_awaited room = {port, s->peer, true};
+        const ronda_status status =
+            rd_engine_idle(w->e, &w->job->record, &room, NULL, &w->patience, w->err);
+        if (status)
+            return status;
+    }
+    return RONDA_OK;
+}
+
+/* Scratch that nobody writes again before the channel's next collective, which waits for it. */
+static ronda_status lend_step(walk *w, const rd_step *s)
+{
+    rd_port *port = port_to(w, s->peer);
+    const rd_loan loan = {.data = place(w, s->from_buffer, s->from_at),
+                          .bytes = s->count * w->width,
+                          .mark = w->job->record.mark};
+    const ronda_status status = await_room(w, s, port);
+    if (status)
+        return status;
+    w->e->transport->lend(port, &loan);
+    rd_channel_owes(&w->e->channels[w->channel],
+                    (rd_loan_out){port, s->peer, w->e->transport->sent(port) - 1});
+    return RONDA_OK;
+}
+
 static ronda_status send_step(walk *w, const rd_step *s)
 {
     rd_port *port = port_to(w, s->peer);
     uint64_t bytes = s->count * w->width;
+    if (bytes > RD_INLINE)
+        return lend_step(w, s);
     void *slot = w->e->transport->reserve(port, bytes, &bytes);
 
-    w->patience.idle = 0;
     for (; !slot; slot = w->e->transport->reserve(port, bytes, &bytes)) {
-        const rd_awaited room = {port, s->peer, true};
-        const ronda_status status =
-            rd_engine_idle(w->e, &w->job->record, &room, NULL, &w->patience, w->err);
+        const ronda_status status = await_room(w, s, port);
         if (status)
             return status;
     }
@@ -123,7 +152,9 @@ static ronda_status local_step(const walk *w, const rd_step *s)
     const void *in[2] = {left ? to : from, left ? from : to};
     const void *self = to;
 
-    if (s->verb == RD_COPY)
+    if (s->verb == RD_COPY && s->to_buffer == RD_SCRATCH && s->count * w->width > RD_INLINE)
+        rd_stage_plain(to, from, s->count * w->width);
+    else if (s->verb == RD_COPY)
         rd_put(to, from, s->count * w->width);
     else if (s->verb == RD_MERGE)
         w->job->fold(&to, 1, in, 2, s->count, s->scale ? w->plan->shape.size : 0);

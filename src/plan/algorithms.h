@@ -8,7 +8,7 @@
 #include "plan/plan.h"
 
 #define RD_ALGORITHM_TABLE(X)                                                                       \
-    X(ALLREDUCE, one_shot, rd_allreduce_one_shot, RD_ORDERED | RD_WHOLE,                            \
+    X(ALLREDUCE, one_shot, rd_allreduce_one_shot, RD_ORDERED | RD_WHOLE | RD_COPIES,                \
       "everyone sends everything to everyone and folds in rank order; one round, for small counts") \
     X(ALLREDUCE, two_shot, rd_allreduce_two_shot, RD_ORDERED | RD_PARTED,                           \
       "rank r folds part r of everyone in one pass, then everyone takes the parts; two rounds")     \

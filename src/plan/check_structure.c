@@ -386,17 +386,59 @@ static bool walk_straight(rd_checking *c, uint32_t rank, uint32_t *cursor)
     return true;
 }
 
+/* The send that a receive of this rank is about, or NULL. */
+static const rd_step *send_for(const rd_checking *c, uint32_t rank, const rd_step *receive)
+{
+    const rd_plan *p = c->plans[receive->peer];
+    for (uint32_t l = 0; l < p->lane_count; l++) {
+        const rd_plan_lane *lane = &p->lanes[l];
+        if (lane->sends && lane->peer == rank && receive->ordinal < lane->end - lane->first)
+            return &p->steps[lane->first + receive->ordinal];
+    }
+    return NULL;
+}
+
+/* A message that does not fit into a line is lent, and may be read at any time: it must be sent from
+ * scratch that is not written again.  Scratch is whole then, and not sent in pieces. */
+static bool check_straight_message(rd_checking *c, uint32_t rank, uint32_t step)
+{
+    const rd_plan *p = c->plans[rank];
+    const rd_step *s = &p->steps[step];
+    char text[RD_STEP_TEXT];
+    if (s->peer == RD_NONE || s->count <= RD_INLINE_BYTES / p->shape.width)
+        return true;
+    const rd_step *sent = s->verb == RD_SEND ? s : send_for(c, rank, s);
+    if (!p->straight_lends || s->count > RD_STRAIGHT_BYTES / p->shape.width || !sent ||
+        sent->from_buffer != RD_SCRATCH)
+        return rd_refuse(c, "rank %u: a straight order, but %s has %llu elements", rank,
+                         rd_step_text(p, step, text), (unsigned long long)s->count);
+    return true;
+}
+
+static bool check_straight_writes(rd_checking *c, uint32_t rank)
+{
+    const rd_plan *p = c->plans[rank];
+    bool lent = false;
+    char text[RD_STEP_TEXT];
+    for (uint32_t i = 0; i < p->straight_count && p->straight_lends; i++) {
+        const rd_step *s = &p->steps[p->straight[i]];
+        if (lent && s->verb != RD_SEND && s->to_buffer == RD_SCRATCH)
+            return rd_refuse(c, "rank %u: %s writes scratch that the straight order has lent", rank,
+                             rd_step_text(p, p->straight[i], text));
+        lent |= s->verb == RD_SEND && s->count > RD_INLINE_BYTES / p->shape.width;
+    }
+    return true;
+}
+
 static bool check_straight(rd_checking *c, uint32_t rank)
 {
     const rd_plan *p = c->plans[rank];
-    char text[RD_STEP_TEXT];
     if (!p->straight)
         return true;
     for (uint32_t i = 0; i < p->step_count; i++) {
         const rd_step *s = &p->steps[i];
-        if (s->peer != RD_NONE && s->count > RD_INLINE_BYTES / p->shape.width)
-            return rd_refuse(c, "rank %u: a straight order, but %s has %llu elements", rank,
-                             rd_step_text(p, i, text), (unsigned long long)s->count);
+        if (!check_straight_message(c, rank, i))
+            return false;
         if (s->verb == RD_SEND && s->ordinal >= RD_STRAIGHT_SENDS)
             return rd_refuse(c, "rank %u: a straight order, but more than %u sends to rank %u",
                              rank, RD_STRAIGHT_SENDS, s->peer);
@@ -404,7 +446,7 @@ static bool check_straight(rd_checking *c, uint32_t rank)
     uint32_t *cursor = rd_alloc((p->lane_count + 1) * sizeof *cursor);
     const bool ok = cursor ? walk_straight(c, rank, cursor) : rd_refuse_memory(c);
     rd_free(cursor);
-    return ok;
+    return ok && check_straight_writes(c, rank);
 }
 
 static bool check_plan(rd_checking *c, uint32_t rank)

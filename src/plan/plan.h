@@ -36,9 +36,10 @@ enum { RD_IN, RD_OUT, RD_SCRATCH, RD_BUFFERS };
 enum { RD_HERE_LEFT, RD_HERE_RIGHT };
 
 enum {
-    RD_INLINE_BYTES = 48,  /* every transport carries this much in a message itself */
-    RD_STRAIGHT_SENDS = 8, /* per peer, in a plan that may be walked straight */
-    RD_SKEW = 2,           /* chunks that a round trails the round before it */
+    RD_INLINE_BYTES = 48,      /* every transport carries this much in a message itself */
+    RD_STRAIGHT_SENDS = 8,     /* per peer, in a plan that may be walked straight */
+    RD_STRAIGHT_BYTES = 16384, /* and of each of them, if what is sent are copies */
+    RD_SKEW = 2,               /* chunks that a round trails the round before it */
     RD_MAX_CHUNKS = 256,
     RD_MAX_STEPS = 65536 /* a plan of several chunks has at most about this many steps */
 };
@@ -121,10 +122,11 @@ typedef struct rd_plan {
     uint32_t step_count, dep_count, forward_count, group_count, member_count, lane_count,
         straight_count;
     uint32_t chunks, rounds;
-    uint64_t scratch;   /* elements */
-    uint64_t sent;      /* elements sent by this rank */
-    size_t bytes;       /* memory of the plan */
-    struct rd_raw *raw; /* only while building */
+    bool straight_lends; /* its straight order has messages that do not fit into a line */
+    uint64_t scratch;    /* elements */
+    uint64_t sent;       /* elements sent by this rank */
+    size_t bytes;        /* memory of the plan */
+    struct rd_raw *raw;  /* only while building */
 } rd_plan;
 
 /* A step that may be given BACK: send s to p is marked with recv r from p when r lands what p
@@ -176,7 +178,9 @@ enum {
     RD_WHOLE = 2,     /* never cut into chunks */
     RD_REFERENCE = 4, /* for comparison; never chosen by itself */
     /* A message carries one of size parts of a chunk, so chunks may be larger */
-    RD_PARTED = 8
+    RD_PARTED = 8,
+    /* All messages are sent from scratch, which nobody writes again: copies */
+    RD_COPIES = 16
 };
 
 /* Ends with name NULL */

@@ -335,16 +335,18 @@ static void find_backs(rd_plan *p)
 
 /* --- the straight walk --- */
 
-/* No send can block, whatever the peers do: everything fits into what a transport buffers. */
+/* No send can block, whatever the peers do: everything fits into what a transport buffers, or is a copy
+ * that can be lent and need not come home. */
 static bool small_enough(const rd_plan *p)
 {
+    const uint64_t most = p->algorithm->flags & RD_COPIES ? RD_STRAIGHT_BYTES : RD_INLINE_BYTES;
     if (p->chunks != 1)
         return false;
     for (uint32_t l = 0; l < p->lane_count; l++)
         if (p->lanes[l].peer != RD_NONE && p->lanes[l].end - p->lanes[l].first > RD_STRAIGHT_SENDS)
             return false;
     for (uint32_t i = 0; i < p->step_count; i++)
-        if (p->steps[i].peer != RD_NONE && p->steps[i].count > RD_INLINE_BYTES / p->shape.width)
+        if (p->steps[i].peer != RD_NONE && p->steps[i].count > most / p->shape.width)
             return false;
     return true;
 }
@@ -361,6 +363,8 @@ static bool find_straight(sealing *s)
         const rd_raw_step *r = &s->raw->steps[i];
         if (r->verb != RD_FOLD_MANY || s->raw->groups[r->group].leader == i)
             p->straight[p->straight_count++] = s->place[i];
+        if (r->peer != RD_NONE && r->to.count > RD_INLINE_BYTES / p->shape.width)
+            p->straight_lends = true;
     }
     return true;
 }

@@ -111,6 +111,7 @@ ronda_status rd_local_open(uint32_t size, rd_link *links[], rd_error *err)
 }
 
 const rd_transport rd_local = {.name = "local",
+                               .lends_alloc = true,
                                RD_SHARE_SLOTS,
                                .presence = rd_share_presence,
                                .quiesce = rd_share_quiesce,

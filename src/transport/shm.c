@@ -384,6 +384,7 @@ ronda_status rd_shm_open(const rd_shm_parts *parts, rd_link **out, rd_error *err
 
 const rd_transport rd_shm = {.name = "shm",
                              .copies = true,
+                             .lends_alloc = true,
                              RD_SHARE_SLOTS,
                              .presence = shm_presence,
                              .quiesce = shm_quiesce,

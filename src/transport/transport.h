@@ -75,7 +75,8 @@ typedef struct {
 
 struct rd_transport {
     const char *name;
-    bool copies; /* the caller's memory cannot be lent, unless alloc() gave it */
+    bool copies;      /* the caller's memory cannot be lent, unless alloc() gave it */
+    bool lends_alloc; /* what alloc() gives can be */
 
     /* The port to a peer; never NULL for a peer other than oneself. */
     rd_port *(*port)(rd_link *link, uint32_t peer, uint32_t channel);
