@@ -476,17 +476,17 @@ static void spoil_64(uint64_t *number, rng *random)
 static void spoil_step(rd_step *t, rng *random)
 {
     uint8_t *const small[] = {&t->verb, &t->side, &t->to_buffer, &t->from_buffer};
-    uint32_t *const middle[] = {&t->peer,  &t->lane,          &t->first_dep,
-                                &t->group, &t->first_forward, &t->forward_count,
-                                &t->back,  &t->ordinal,       &t->twin};
+    uint32_t *const middle[] = {&t->peer,          &t->lane,          &t->first_dep, &t->group,
+                                &t->first_forward, &t->forward_count, &t->back,      &t->ordinal,
+                                &t->twin,          &t->elder};
     uint64_t *const large[] = {&t->to_at, &t->from_at, &t->count};
-    const uint64_t which = rng_below(random, 17);
+    const uint64_t which = rng_below(random, 18);
     if (which < 4)
         spoil_8(small[which], random);
-    else if (which < 13)
+    else if (which < 14)
         spoil_32(middle[which - 4], random);
-    else if (which < 16)
-        spoil_64(large[which - 13], random);
+    else if (which < 17)
+        spoil_64(large[which - 14], random);
     else
         spoil_16(&t->deps, random);
 }

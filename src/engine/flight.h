@@ -11,6 +11,7 @@ typedef struct {
     uint32_t lent;      /* sends: 1 + the last step whose bytes were lent; 0: none */
     uint32_t lent_user; /* the same, of the caller's memory alone */
     uint64_t taken;     /* bytes of the head step that are done already */
+    uint32_t held;      /* sends: how often it has left a piece to its elder twin */
     bool refused;       /* sends: there was no place for the head step when it was last tried */
 } rd_lane_state;
 

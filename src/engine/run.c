@@ -69,6 +69,7 @@ static inline bool arrived(rd_engine *e, rd_flight *f, const rd_lane_state *lane
 static void advance_send(rd_lane_state *lane, uint64_t bytes, uint64_t total)
 {
     lane->taken += bytes;
+    lane->held = 0;
     if (lane->taken < total)
         return;
     lane->taken = 0;
@@ -87,6 +88,19 @@ static void ride(rd_engine *e, rd_flight *f, uint32_t send, const rd_port *writt
         advance_send(lane, bytes, total);
 }
 
+/* The elder twin is about to send the same bytes: then they are written once, for both.  But nobody
+ * waits for long: what the elder waits for may wait for this one. */
+static bool left_to_elder(rd_engine *e, const rd_flight *f, rd_lane_state *lane, const rd_step *s)
+{
+    enum { PATIENCE = 20000 };
+    if (s->elder == RD_NONE || (s->count * f->width - lane->taken) <= RD_SHORT_PIECE)
+        return false;
+    const rd_step *t = &f->plan->steps[s->elder];
+    const rd_lane_state *other = &f->lanes[t->lane];
+    return other->next == s->elder && other->taken == lane->taken &&
+           (lane->taken || ready(e, f, t)) && lane->held++ < PATIENCE;
+}
+
 /* Writes the message into what the transport reserves, piece by piece if it is long. */
 static uint32_t run_copied_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s,
                                 const char *from)
@@ -95,6 +109,9 @@ static uint32_t run_copied_send(rd_engine *e, rd_flight *f, rd_lane_state *lane,
     for (;;) {
         const uint64_t done = lane->taken;
         uint64_t bytes = total - done;
+        lane->refused = false;
+        if (left_to_elder(e, f, lane, s))
+            return 0;
         void *slot = e->transport->reserve(lane->port, 0, &bytes);
         lane->refused = !slot;
         if (!slot)

@@ -329,13 +329,16 @@ static bool check_marks(rd_checking *c, uint32_t rank, uint32_t step)
             return rd_refuse(c, "rank %u: %s forwards %s, which sends another range", rank,
                              rd_step_text(p, step, text), rd_step_text(p, f, other));
     }
-    if (s->twin != RD_NONE) {
+    const uint32_t twins[] = {s->twin, s->elder};
+    for (int i = 0; i < 2; i++) {
+        if (twins[i] == RD_NONE)
+            continue;
         const bool sends =
-            s->twin < p->step_count && p->steps[s->twin].verb == RD_SEND && s->verb == RD_SEND;
-        if (!sends || !rd_step_reads(p, step, &to) || !rd_step_reads(p, s->twin, &from) ||
+            twins[i] < p->step_count && p->steps[twins[i]].verb == RD_SEND && s->verb == RD_SEND;
+        if (!sends || !rd_step_reads(p, step, &to) || !rd_step_reads(p, twins[i], &from) ||
             !rd_ranges_equal(from, to))
             return rd_refuse(c, "rank %u: %s is said to have a twin in step %u", rank,
-                             rd_step_text(p, step, text), s->twin);
+                             rd_step_text(p, step, text), twins[i]);
     }
     if (s->back == RD_NONE)
         return true;

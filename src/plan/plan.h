@@ -81,8 +81,8 @@ typedef struct {
     uint32_t forward_count;
     /* send: the recv step by which the peer returns it, or RD_NONE (see below) */
     uint32_t back;
-    /* send: another send of the same range, in another lane, or RD_NONE; the last one has none */
-    uint32_t twin;
+    /* send: the next send of the same range, in another lane, and the one before, or RD_NONE */
+    uint32_t twin, elder;
     uint32_t ordinal; /* in its lane: the i-th message to or from the peer */
     uint32_t chunk, round;
     uint64_t to_at; /* what is written: all but send */

@@ -101,6 +101,7 @@ static rd_step from_raw(const rd_raw_step *r, uint32_t lane)
                      .group = r->group,
                      .back = RD_NONE,
                      .twin = RD_NONE,
+                     .elder = RD_NONE,
                      .chunk = r->chunk,
                      .round = r->round,
                      .to_at = r->to.at,
@@ -251,8 +252,10 @@ static void find_twins(sealing *s)
         const rd_raw_step *a = &steps[i - 1], *b = &steps[i];
         if (a->verb == RD_SEND && b->verb == RD_SEND && a->from.buffer == b->from.buffer &&
             a->from.at == b->from.at && a->from.count == b->from.count && a->peer != b->peer &&
-            a->chunk == b->chunk && a->round == b->round)
+            a->chunk == b->chunk && a->round == b->round) {
             s->plan->steps[s->place[i - 1]].twin = s->place[i];
+            s->plan->steps[s->place[i]].elder = s->place[i - 1];
+        }
     }
 }
 
