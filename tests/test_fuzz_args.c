@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "../cli/args.h"
+#include "../cli/bench.h"
 #include "../cli/check.h"
 #include "../cli/plan.h"
 #include "../cli/run.h"
@@ -251,6 +252,42 @@ TEST(mangled_arguments_of_run)
     }
     release_errors();
     CHECK(taken > rounds() / 100, "only %u were taken", taken);
+}
+
+TEST(mangled_arguments_of_bench)
+{
+    static const char *const texts[] = {
+        "-n",          "4",           "--size=2",  "-c",       "allreduce,barrier",
+        "--min",       "8",           "--min=1K",  "--max",    "64M",
+        "--max=1G",    "--factor",    "2.5",       "--sizes",  "8,1K,64K",
+        "--type=bf16", "-tf32,u8",    "-o",        "sum,max",  "--op=bxor",
+        "-aall",       "--algo=ring", "-mboth",    "-m",       "private",
+        "--root=3",    "-s0.1",       "--seconds", "-fcsv",    "--format=json",
+        "--samples",   "--quiet",     "--plot=x",  "--output", "file",
+        "-q",          "1T",          "allocated", NULL};
+    rng r = rng_start();
+    uint32_t taken = 0;
+    if (!CHECK(catch_errors(), "cannot redirect"))
+        return;
+    for (uint32_t i = 0; i < rounds() && !test_failed(); i++) {
+        words w = draw_words(&r, texts);
+        bench_request q;
+        const int status = bench_read(w.count, w.at, &q);
+        check_said(status, "bench", &w);
+        if (status == CLI_OK)
+            CHECK(q.ranks <= RD_MOST_PROCESSES && q.kind_count >= 1 &&
+                      q.kind_count <= BENCH_KINDS && q.type_count >= 1 &&
+                      q.type_count <= BENCH_TYPES && q.op_count >= 1 && q.op_count <= BENCH_OPS &&
+                      q.algorithm_count <= BENCH_ALGORITHMS && q.size_count <= BENCH_SIZES &&
+                      q.max >= 1 && q.max <= BENCH_MOST_BYTES && (q.size_count || q.min <= q.max) &&
+                      q.factor > 1 && q.seconds >= 0 && q.memory >= 1 && q.memory <= 3 &&
+                      q.format >= BENCH_TABLE && q.format <= BENCH_JSON,
+                  "%s", shown(&w));
+        taken += status == CLI_OK;
+        free_words(&w);
+    }
+    release_errors();
+    CHECK(taken > rounds() / 200, "only %u were taken", taken);
 }
 
 TEST(numbers_come_out_as_they_went_in)

@@ -1,6 +1,9 @@
 /* test_memory.c: ronda_alloc and ronda_free, and the list of pages behind them. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "calls.h"
@@ -142,6 +145,58 @@ static int use_in_process(job *j, uint32_t rank)
     }
     ronda_close(c);
     return 0;
+}
+
+/* --- what a large world takes --- */
+
+enum { CROWD = 64, MOST_EACH = 4 << 20 };
+
+/* Bytes of the job's memfd that are there, as far as this process can see one. */
+static uint64_t shared_bytes(void)
+{
+    for (int fd = 0; fd < 4096; fd++) {
+        char path[64], name[64] = "";
+        struct stat file;
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        if (readlink(path, name, sizeof name - 1) > 0 && strstr(name, "memfd:ronda") &&
+            fstat(fd, &file) == 0)
+            return (uint64_t)file.st_blocks * 512;
+    }
+    return UINT64_MAX;
+}
+
+static int call_everything(job *j, uint32_t rank)
+{
+    static const uint32_t counts[] = {2, 300, 20000, 200000};
+    ronda_comm *c = job_join(j, rank);
+    float *x = calloc(300000, sizeof *x), *y = calloc(300000, sizeof *y);
+    for (uint32_t i = 0; c && i < 4; i++) {
+        const uint32_t n = counts[i], each = n / CROWD + 1;
+        CHECK(ronda_allreduce(c, x, x, n, RONDA_F32, RONDA_SUM) == RONDA_OK &&
+                  ronda_broadcast(c, x, n, RONDA_F32, i) == RONDA_OK &&
+                  ronda_allgather(c, x, y, each, RONDA_F32) == RONDA_OK &&
+                  ronda_reduce_scatter(c, x, y, each, RONDA_F32, RONDA_SUM) == RONDA_OK &&
+                  ronda_barrier(c) == RONDA_OK,
+              "%s", ronda_last_error(c));
+    }
+    if (rank == 0)
+        CHECK(shared_bytes() < (uint64_t)CROWD * MOST_EACH, "%" PRIu64 " bytes are shared",
+              shared_bytes());
+    ronda_close(c);
+    free(x);
+    free(y);
+    return 0;
+}
+
+TEST(sixty_four_ranks_take_less_than_4_MiB_each)
+{
+    test_deadline(120);
+    job j = job_open(CROWD, call_everything, NULL);
+    job_start(&j);
+    job_wait(&j, 100);
+    for (uint32_t r = 0; r < CROWD; r++)
+        CHECK(j.status[r] == 0, "rank %u ended with 0x%x", r, (unsigned)j.status[r]);
+    job_close(&j);
 }
 
 TEST(processes)
