@@ -166,7 +166,7 @@ static ronda_status greet(const guest *g, int doorbell)
 }
 
 /* Everybody's doorbell and pid, then the memory. */
-static ronda_status receive_world(const guest *g, rd_shm_parts *parts, int32_t *pids)
+static ronda_status receive_world(const guest *g, rd_shm_parts *parts)
 {
     rd_frame frame;
     for (uint32_t r = 0; r < g->j->size; r++) {
@@ -182,7 +182,7 @@ static ronda_status receive_world(const guest *g, rd_shm_parts *parts, int32_t *
         if (!good)
             return rd_fail(g->err, RONDA_EPEER, 0, "rank %u: rank 0 described the world wrongly",
                            g->j->rank);
-        pids[r] = frame.number;
+        parts->pids[r] = frame.number;
     }
     const ronda_status status = expect(g, RD_START, &frame, &parts->memfd);
     if (!status && parts->memfd < 0)
@@ -209,7 +209,7 @@ static ronda_status ask_rank_0(const guest *g)
     return g->err->status;
 }
 
-static ronda_status join(guest *g, rd_shm_parts *parts, int32_t *pids, rd_link **out)
+static ronda_status join(guest *g, rd_shm_parts *parts, rd_link **out)
 {
     rd_frame go;
     parts->doorbells[g->j->rank] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -219,13 +219,11 @@ static ronda_status join(guest *g, rd_shm_parts *parts, int32_t *pids, rd_link *
     ronda_status status = greet(g, parts->doorbells[g->j->rank]);
     wait_longer(g);
     if (!status)
-        status = receive_world(g, parts, pids);
+        status = receive_world(g, parts);
     if (status)
         return status;
     rd_link *link;
     status = rd_shm_open(parts, &link, g->err);
-    for (uint32_t r = 0; r < g->j->size; r++)
-        parts->doorbells[r] = -1; /* the link's now */
     if (status)
         return status == RONDA_EPEER ? ask_rank_0(g) : status;
     status = say(g, &(rd_frame){.kind = RD_READY, .rank = g->j->rank}, -1);
@@ -270,31 +268,17 @@ ronda_status rd_bootstrap(const rd_joining *j, rd_link **out, rd_error *err)
     if (j->rank == 0)
         return rd_gather(j, out, err);
     guest g = {.j = j, .fd = -1, .until_ns = rd_deadline_ns(j->timeout_ns), .err = err};
-    int *doorbells = rd_alloc(j->size * sizeof *doorbells);
-    int32_t *pids = rd_alloc(j->size * sizeof *pids);
-    rd_shm_parts parts = {
-        .rank = j->rank, .size = j->size, .memfd = -1, .doorbells = doorbells, .pids = pids};
+    rd_shm_parts parts;
     rd_address door;
-    ronda_status status = doorbells && pids
-                              ? RONDA_OK
-                              : rd_fail(err, RONDA_ENOMEM, RONDA_ANY,
-                                        "rank %u: no memory for %u ranks", j->rank, j->size);
-    for (uint32_t r = 0; r < j->size && doorbells; r++)
-        doorbells[r] = -1;
+    ronda_status status = rd_shm_gather_parts(j->rank, j->size, &parts, err);
     if (!status)
         status = find_door(&g, &door);
     if (!status)
         status = connect_until(&g, &door, &g.fd);
     if (!status) {
-        status = join(&g, &parts, pids, out);
+        status = join(&g, &parts, out);
         close(g.fd);
     }
-    for (uint32_t r = 0; r < j->size && doorbells; r++)
-        if (doorbells[r] >= 0)
-            close(doorbells[r]);
-    if (parts.memfd >= 0)
-        close(parts.memfd);
-    rd_free(doorbells);
-    rd_free(pids);
+    rd_shm_free_parts(&parts);
     return status;
 }

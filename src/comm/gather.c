@@ -301,22 +301,20 @@ static ronda_status describe_world(gathering *g, const rd_shm_parts *parts)
     return RONDA_OK;
 }
 
-static ronda_status start_world(gathering *g, rd_shm_parts *parts, int32_t *pids, rd_link **out)
+static ronda_status start_world(gathering *g, rd_shm_parts *parts, rd_link **out)
 {
     for (uint32_t r = 1; r < g->j->size; r++) {
         parts->doorbells[r] = guest_at(g, r)->doorbell;
         guest_at(g, r)->doorbell = -1;
-        pids[r] = guest_at(g, r)->pid;
+        parts->pids[r] = guest_at(g, r)->pid;
     }
-    ronda_status status = rd_shm_prepare(parts->memfd, pids, g->j->size, g->err);
+    ronda_status status = rd_shm_prepare(parts->memfd, parts->pids, g->j->size, g->err);
     if (!status)
         status = describe_world(g, parts);
     if (status)
         return status;
     rd_link *link;
     status = rd_shm_open(parts, &link, g->err);
-    for (uint32_t r = 0; r < g->j->size; r++)
-        parts->doorbells[r] = -1; /* the link's now */
     if (status)
         return status;
     status = hear_all(g, &g->ready);
@@ -387,19 +385,14 @@ ronda_status rd_gather(const rd_joining *j, rd_link **out, rd_error *err)
 {
     gathering g = {
         .j = j, .listener = -1, .tcp = -1, .until_ns = rd_deadline_ns(j->timeout_ns), .err = err};
-    int *doorbells = rd_alloc(j->size * sizeof *doorbells);
-    int32_t *pids = rd_alloc(j->size * sizeof *pids);
-    rd_shm_parts parts = {.size = j->size, .memfd = -1, .doorbells = doorbells, .pids = pids};
-    ronda_status status =
-        doorbells && pids && make_room(&g)
-            ? RONDA_OK
-            : rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank 0: no memory for %u ranks", j->size);
-    for (uint32_t r = 0; r < j->size && doorbells; r++)
-        doorbells[r] = -1;
+    rd_shm_parts parts;
+    ronda_status status = rd_shm_gather_parts(0, j->size, &parts, err);
+    if (!status && !make_room(&g))
+        status = rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank 0: no memory for %u ranks", j->size);
     if (!status) {
-        pids[0] = getpid();
-        doorbells[0] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-        if (doorbells[0] < 0)
+        parts.pids[0] = getpid();
+        parts.doorbells[0] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        if (parts.doorbells[0] < 0)
             status =
                 rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank 0: no eventfd: %s", strerror(errno));
     }
@@ -413,14 +406,8 @@ ronda_status rd_gather(const rd_joining *j, rd_link **out, rd_error *err)
     if (!status)
         status = hear_all(&g, &g.come);
     if (!status)
-        status = start_world(&g, &parts, pids, out);
+        status = start_world(&g, &parts, out);
     end_gathering(&g, status);
-    for (uint32_t r = 0; r < j->size && doorbells; r++)
-        if (doorbells[r] >= 0)
-            close(doorbells[r]);
-    if (parts.memfd >= 0)
-        close(parts.memfd);
-    rd_free(doorbells);
-    rd_free(pids);
+    rd_shm_free_parts(&parts);
     return status;
 }

@@ -105,6 +105,8 @@ void rd_fold_staged(const rd_distance *d, rd_fold_fn *fold, uint32_t width, void
                     uint32_t divisor);
 
 /* straight.c */
+void rd_run_here(rd_fold_fn *fold, const rd_shape *shape, const rd_step *s, void *to,
+                 const void *from);
 ronda_status rd_run_straight(rd_engine *e, const rd_job *job, uint64_t timeout_ns, rd_error *err);
 
 /* engine.c: what a waiting loop does when nothing moved. */

@@ -387,17 +387,8 @@ static uint32_t run_receive(rd_engine *e, rd_flight *f, rd_lane_state *lane, con
 
 static uint32_t run_local(rd_flight *f, rd_lane_state *lane, const rd_step *s)
 {
-    char *to = place(f, s->to_buffer, s->to_at), *from = place(f, s->from_buffer, s->from_at);
-    const void *in[2] = {s->side == RD_HERE_LEFT ? to : from, s->side == RD_HERE_LEFT ? from : to};
-    void *out = to;
-    const void *self = to;
-
-    if (s->verb == RD_COPY)
-        rd_put(to, from, s->count * f->width);
-    else if (s->verb == RD_MERGE)
-        f->job.fold(&out, 1, in, 2, s->count, s->scale ? f->plan->shape.size : 0);
-    else
-        f->job.fold(&out, 1, &self, 1, s->count, f->plan->shape.size);
+    rd_run_here(f->job.fold, &f->plan->shape, s, place(f, s->to_buffer, s->to_at),
+                place(f, s->from_buffer, s->from_at));
     lane->next++;
     return 1;
 }

@@ -144,22 +144,29 @@ static ronda_status group_step(walk *w, const rd_step *leader)
     return RONDA_OK;
 }
 
-static ronda_status local_step(const walk *w, const rd_step *s)
+/* A step of this rank alone. */
+void rd_run_here(rd_fold_fn *fold, const rd_shape *shape, const rd_step *s, void *to,
+                 const void *from)
 {
-    void *to = place(w, s->to_buffer, s->to_at);
-    const void *from = place(w, s->from_buffer, s->from_at);
+    const size_t bytes = s->count * shape->width;
     const bool left = s->side == RD_HERE_LEFT;
     const void *in[2] = {left ? to : from, left ? from : to};
     const void *self = to;
 
-    if (s->verb == RD_COPY && s->to_buffer == RD_SCRATCH && s->count * w->width > RD_INLINE)
-        rd_stage_plain(to, from, s->count * w->width);
+    if (s->verb == RD_COPY && s->to_buffer == RD_SCRATCH && bytes > RD_INLINE)
+        rd_stage_plain(to, from, bytes); /* peers have read there */
     else if (s->verb == RD_COPY)
-        rd_put(to, from, s->count * w->width);
+        rd_put(to, from, bytes);
     else if (s->verb == RD_MERGE)
-        w->job->fold(&to, 1, in, 2, s->count, s->scale ? w->plan->shape.size : 0);
+        fold(&to, 1, in, 2, s->count, s->scale ? shape->size : 0);
     else
-        w->job->fold(&to, 1, &self, 1, s->count, w->plan->shape.size);
+        fold(&to, 1, &self, 1, s->count, shape->size);
+}
+
+static ronda_status local_step(const walk *w, const rd_step *s)
+{
+    rd_run_here(w->job->fold, &w->plan->shape, s, place(w, s->to_buffer, s->to_at),
+                place(w, s->from_buffer, s->from_at));
     return RONDA_OK;
 }
 

@@ -276,6 +276,36 @@ ronda_status rd_shm_prepare(int memfd, const int32_t pids[], uint32_t size, rd_e
                    strerror(errno));
 }
 
+static void close_doorbells(const rd_shm_parts *parts)
+{
+    for (uint32_t r = 0; r < parts->size && parts->doorbells; r++) {
+        if (parts->doorbells[r] >= 0)
+            close(parts->doorbells[r]);
+        parts->doorbells[r] = -1;
+    }
+}
+
+ronda_status rd_shm_gather_parts(uint32_t rank, uint32_t size, rd_shm_parts *out, rd_error *err)
+{
+    *out = (rd_shm_parts){.rank = rank, .size = size, .memfd = -1};
+    out->doorbells = rd_alloc(size * sizeof *out->doorbells);
+    out->pids = rd_alloc(size * sizeof *out->pids);
+    for (uint32_t r = 0; r < size && out->doorbells; r++)
+        out->doorbells[r] = -1;
+    if (out->doorbells && out->pids)
+        return RONDA_OK;
+    return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for %u ranks", rank, size);
+}
+
+void rd_shm_free_parts(rd_shm_parts *parts)
+{
+    close_doorbells(parts);
+    if (parts->memfd >= 0)
+        close(parts->memfd);
+    rd_free(parts->doorbells);
+    rd_free(parts->pids);
+}
+
 static bool watch(shm_link *s, int fd, uint32_t rank)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = rank};
@@ -284,11 +314,13 @@ static bool watch(shm_link *s, int fd, uint32_t rank)
 
 static ronda_status open_peers(shm_link *s, const rd_shm_parts *parts, rd_error *err)
 {
-    for (uint32_t r = 0; r < parts->size; r++)
+    for (uint32_t r = 0; r < parts->size; r++) {
         s->peers[r] =
             (struct peer){.doorbell = parts->doorbells[r], .life = -1, .pid = parts->pids[r]};
+        parts->doorbells[r] = -1;
+    }
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (s->epoll < 0 || !watch(s, parts->doorbells[parts->rank], parts->rank))
+    if (s->epoll < 0 || !watch(s, s->peers[parts->rank].doorbell, parts->rank))
         return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: no epoll: %s", parts->rank,
                        strerror(errno));
     for (uint32_t r = 0; r < parts->size; r++) {
@@ -362,8 +394,7 @@ ronda_status rd_shm_open(const rd_shm_parts *parts, rd_link **out, rd_error *err
     shm_link *s = rd_alloc(sizeof *s);
     struct peer *peers = rd_alloc(parts->size * sizeof *peers);
     if (!s || !peers) {
-        for (uint32_t r = 0; r < parts->size; r++)
-            close(parts->doorbells[r]);
+        close_doorbells(parts);
         rd_free(s);
         rd_free(peers);
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of %u ranks",

@@ -144,15 +144,17 @@ ronda_status rd_local_open(uint32_t size, rd_link *links[], rd_error *err);
 extern const rd_transport rd_shm;
 typedef struct {
     uint32_t rank, size;
-    int memfd; /* stays the caller's */
-    /* [size] eventfds; the link's from now on, whatever rd_shm_open returns */
-    int *doorbells;
-    const int32_t *pids; /* [size] */
+    int memfd;      /* -1: none yet */
+    int *doorbells; /* [size] eventfds, -1: none yet */
+    int32_t *pids;  /* [size] */
 } rd_shm_parts;
+ronda_status rd_shm_gather_parts(uint32_t rank, uint32_t size, rd_shm_parts *out, rd_error *err);
+void rd_shm_free_parts(rd_shm_parts *parts); /* and what is still theirs */
 size_t rd_shm_bytes(uint32_t size); /* without the heaps, which cost nothing until they are used */
 int rd_shm_create(uint32_t size, rd_error *err); /* a memfd; -1: err says why */
 /* Before anybody opens it: who the ranks are decides how many cores they have together. */
 ronda_status rd_shm_prepare(int memfd, const int32_t pids[], uint32_t size, rd_error *err);
+/* The doorbells are the link's from now on, whatever it returns, and -1 in parts. */
 ronda_status rd_shm_open(const rd_shm_parts *parts, rd_link **out, rd_error *err);
 
 #endif
