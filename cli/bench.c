@@ -36,7 +36,8 @@ static int start_ranks(int count, char **arguments, uint32_t ranks)
     char *const first[] = {"-n", size, "--bind", "--", self, "bench"};
     int n = 0;
     for (size_t i = 0; i < sizeof first / sizeof *first; i++)
-        all[n++] = first[i];
+        if (i != 2 || ranks <= rd_usable_cpus())
+            all[n++] = first[i];
     for (int i = 0; i < count; i++) { /* all but the number of ranks */
         const bool two = strcmp(arguments[i], "-n") == 0 || strcmp(arguments[i], "--size") == 0;
         if (two || strncmp(arguments[i], "-n", 2) == 0 || strncmp(arguments[i], "--size=", 7) == 0)
@@ -56,7 +57,7 @@ typedef struct {
     bench_request request;
     uint32_t rank, size;
     bench_rows rows;
-    FILE *out;
+    FILE *out, *plot;
     uint32_t done, total; /* points */
     uint64_t said_ns;
     bool counting; /* count the points, measure nothing */
@@ -201,10 +202,14 @@ static bool open_buffers(run *r)
             if (m == 0)
                 memset(w->buffers[m][i], 1, bytes);
         }
-    w->us = calloc(3 * BENCH_MOST_SAMPLES, sizeof *w->us);
-    w->before = w->us ? w->us + BENCH_MOST_SAMPLES : NULL;
-    w->trips = w->us ? w->before + BENCH_MOST_SAMPLES : NULL;
-    return w->us || cli_failed(ME, "no memory") == CLI_OK;
+    w->us = calloc(5 * BENCH_MOST_SAMPLES, sizeof *w->us);
+    if (!w->us)
+        return cli_failed(ME, "no memory") == CLI_OK;
+    w->before = w->us + BENCH_MOST_SAMPLES;
+    w->alone = w->before + BENCH_MOST_SAMPLES;
+    w->late = w->alone + BENCH_MOST_SAMPLES;
+    w->trips = w->late + BENCH_MOST_SAMPLES;
+    return true;
 }
 
 static void close_all(run *r)
@@ -222,25 +227,28 @@ static void close_all(run *r)
     ronda_close(w->comm);
 }
 
-static bool write_plot(const run *r)
+static bool write_plot(run *r)
 {
-    FILE *to = fopen(r->request.plot, "w");
-    if (!to)
-        return cli_failed(ME, "cannot write %s: %s", r->request.plot, strerror(errno)) == CLI_OK;
-    const bool drawn = bench_plot(to, &r->rows, r->size);
-    if (fclose(to) || !drawn)
-        return cli_failed(ME, "cannot write %s", r->request.plot) == CLI_OK;
-    return true;
+    const bool drawn = bench_plot(r->plot, &r->rows, r->size);
+    const bool closed = fclose(r->plot) == 0;
+    r->plot = NULL;
+    return (drawn && closed) || cli_failed(ME, "cannot write %s", r->request.plot) == CLI_OK;
 }
 
+static bool open_file(const char *path, FILE **out)
+{
+    *out = fopen(path, "w");
+    return *out || cli_failed(ME, "cannot write %s: %s", path, strerror(errno)) == CLI_OK;
+}
+
+/* Before anything is measured: what cannot be written is said at once. */
 static bool open_output(run *r)
 {
     r->out = stdout;
-    if (!r->request.output || r->rank)
+    if (r->rank)
         return true;
-    r->out = fopen(r->request.output, "w");
-    return r->out ||
-           cli_failed(ME, "cannot write %s: %s", r->request.output, strerror(errno)) == CLI_OK;
+    return (!r->request.output || open_file(r->request.output, &r->out)) &&
+           (!r->request.plot || open_file(r->request.plot, &r->plot));
 }
 
 static bool measure_all(run *r)

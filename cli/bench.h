@@ -105,7 +105,7 @@ typedef struct {
     bool crowded;
     void *buffers[3][2]; /* [memory][send, recv]; [0]: for copies */
     uint64_t turn;
-    double *us, *before, *trips; /* [BENCH_MOST_SAMPLES] */
+    double *us, *before, *alone, *late, *trips; /* [BENCH_MOST_SAMPLES] */
     double lead_ns;
 } bench_world;
 

@@ -17,7 +17,14 @@
 #include "bench.h"
 #include "engine/fold.h"
 
-enum { WARM_UPS = 3, MOST_TRIES = 20, LEAST_SAMPLES = 5, COPIES = 5, TRIP_EVERY = 20 };
+enum {
+    WARM_UPS = 3,
+    MOST_TRIES = 20,
+    MOST_RETRIES = 4,
+    LEAST_SAMPLES = 5,
+    COPIES = 5,
+    TRIP_EVERY = 20
+};
 enum { SLOW_BYTES = 256 << 10 };
 static const double FIRST_LEAD_NS = 3000, MOST_LEAD_NS = 1e6, FAR_US = 0.2;
 
@@ -96,7 +103,7 @@ static bool try_once(bench_world *w, const bench_point *p, const bench_data *d, 
         return true;
     if (!status)
         status = call(w, p, send, recv);
-    s->end = s->late ? INFINITY : since(s);
+    s->end = since(s);
     if (status)
         return say_failure(w, p, ronda_last_error(w->comm));
     return bench_right(d, p, turn, recv, why, sizeof why) || say_failure(w, p, why);
@@ -122,6 +129,7 @@ static bool measure_copy(bench_world *w, const bench_point *p, double *out)
     double v[COPIES];
     for (int k = 0; k < COPIES; k++) {
         span s;
+        memset(w->buffers[0][0], k, p->bytes); /* just written, as the collectives' data is */
         if (start_together(w, true, &s))
             return say_failure(w, p, ronda_last_error(w->comm));
         rd_move(w->buffers[0][1], w->buffers[0][0], p->bytes);
@@ -159,6 +167,8 @@ static int sample(bench_world *w, const bench_point *p, const bench_data *d)
             return k;
         w->us[k] = s.end;
         w->before[k] = -s.from;
+        w->alone[k] = s.end - s.from;
+        w->late[k] = s.late;
         w->trips[k] = trip;
     }
 }
@@ -168,15 +178,53 @@ static bool warm_up(bench_world *w, const bench_point *p, const bench_data *d)
 {
     for (int k = 0, tries = 0; k < WARM_UPS; tries++) {
         span s;
-        if (!try_once(w, p, d, ronda_rank(w->comm) == 0, &s) ||
-            ronda_allreduce(w->comm, &s.end, &s.end, 1, RONDA_F64, RONDA_MAX))
+        if (!try_once(w, p, d, ronda_rank(w->comm) == 0, &s))
             return false;
-        if (isinf(s.end))
+        int32_t late = s.late;
+        if (ronda_allreduce(w->comm, &late, &late, 1, RONDA_I32, RONDA_MAX))
+            return say_failure(w, p, ronda_last_error(w->comm));
+        if (late)
             more_lead(w);
-        if (!isinf(s.end) || tries >= MOST_TRIES)
+        if (!late || tries >= MOST_TRIES)
             k++;
     }
     return true;
+}
+
+/* From what each rank saw to what all of them did: the last end less the first begin, or, where a rank
+ * came late, the longest that any of them took.  How many nobody was late for; -1: it failed. */
+static int put_together(bench_world *w, const bench_point *p, int taken)
+{
+    double *const all[] = {w->us, w->before, w->alone, w->late};
+    int on_time = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all && taken; i++)
+        if (ronda_allreduce(w->comm, all[i], all[i], (size_t)taken, RONDA_F64, RONDA_MAX)) {
+            say_failure(w, p, ronda_last_error(w->comm));
+            return -1;
+        }
+    for (int k = 0; k < taken; k++) {
+        w->us[k] = w->late[k] > 0 ? w->alone[k] : w->us[k] + w->before[k];
+        on_time += !(w->late[k] > 0);
+    }
+    return on_time;
+}
+
+/* Samples of which enough were on time; if that cannot be had, all count. */
+static int sample_well(bench_world *w, const bench_point *p, const bench_data *d)
+{
+    for (int tries = 0;; tries++) {
+        const int taken = sample(w, p, d);
+        const int on_time = taken < 0 ? -1 : put_together(w, p, taken);
+        if (on_time < 0)
+            return -1;
+        const bool enough = on_time >= LEAST_SAMPLES;
+        for (int k = 0; k < taken && !enough; k++)
+            w->late[k] = 0;
+        if (enough || tries == MOST_RETRIES)
+            return taken;
+        more_lead(w);
+        more_lead(w);
+    }
 }
 
 static const char *algorithm_that_ran(const bench_world *w, const bench_point *p)
@@ -213,7 +261,7 @@ static bool add_distance(bench_world *w, const bench_point *p, int distance, int
         return say_failure(w, p, "no memory");
     for (int k = 0; k < taken; k++) {
         const int is = !w->line ? BENCH_UNKNOWN : w->trips[k] > FAR_US ? BENCH_FAR : BENCH_NEAR;
-        if (is == distance && !isinf(w->us[k])) {
+        if (is == distance && !(w->late[k] > 0)) {
             v[n] = w->us[k];
             trips[n++] = w->trips[k];
         }
@@ -230,7 +278,7 @@ static bool add_distance(bench_world *w, const bench_point *p, int distance, int
     row.min_us = n ? v[0] : 0;
     row.p99_us = n ? v[(uint32_t)(0.99 * (n - 1))] : 0;
     row.round_trip_us = median(trips, n);
-    row.limit_us = copy_us + row.round_trip_us / 2;
+    row.limit_us = copy_us + (n ? trips[0] / 2 : 0);
     free(v);
     return n == 0 || add_row(rows, &row) || say_failure(w, p, "no memory");
 }
@@ -247,18 +295,12 @@ bool bench_measure(bench_world *w, const bench_point *p, bench_rows *rows)
     rd_prepared_free(&w->comm->prepared);
     int taken = -1;
     if (warm_up(w, p, d) && measure_copy(w, p, &copy_us))
-        taken = sample(w, p, d);
+        taken = sample_well(w, p, d);
     bench_data_close(d);
     w->comm->forced[p->kind] = NULL;
     if (taken < 0)
         return false;
     bool ok = true;
-    if (taken &&
-        (ronda_allreduce(w->comm, w->us, w->us, (size_t)taken, RONDA_F64, RONDA_MAX) ||
-         ronda_allreduce(w->comm, w->before, w->before, (size_t)taken, RONDA_F64, RONDA_MAX)))
-        return say_failure(w, p, ronda_last_error(w->comm));
-    for (int k = 0; k < taken; k++)
-        w->us[k] += w->before[k]; /* the last end less the first begin */
     for (int distance = 0; distance < BENCH_DISTANCES && ok && rank == 0; distance++)
         ok = add_distance(w, p, distance, taken, copy_us, rows);
     return ok;

@@ -20,7 +20,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-enum { RUN_MOST_RANKS = 4096, RUN_NOT_EXECUTABLE = 126, RUN_NOT_FOUND = 127, RUN_TIMED_OUT = 124 };
+enum { RUN_MOST_RANKS = 1024, RUN_NOT_EXECUTABLE = 126, RUN_NOT_FOUND = 127, RUN_TIMED_OUT = 124 };
 
 typedef struct {
     uint32_t size;

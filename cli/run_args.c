@@ -13,7 +13,7 @@ const char cli_run_help[] =
     "  ronda run -n RANKS [--label] [--bind] [--timeout SECONDS] [--grace SECONDS] [--dry-run]\n"
     "            [--] PROGRAM [ARGUMENTS]\n"
     "\n"
-    "  -n, --size RANKS       how many copies to start, 1..4096\n"
+    "  -n, --size RANKS       how many copies to start, 1..1024\n"
     "  -l, --label            begin each line of output with the rank that wrote it: \"[2] \"\n"
     "  -b, --bind             keep rank r on the r-th usable core, if there are enough of them\n"
     "  -t, --timeout SECONDS  end the job after this time, and with 124; if none is given, it may take\n"

@@ -30,40 +30,82 @@ static uint32_t ceiling(double quota, double period)
     return whole < 1 ? 1 : whole + (cores > whole);
 }
 
-/* cgroup version 2 at `group` (a path below the mount) and every group above it */
-static uint32_t quota_of(char *group)
+/* What cpu.max (version 2), or cpu.cfs_quota_us and cpu.cfs_period_us (version 1), say in a folder. */
+static uint32_t quota_in(const char *folder)
 {
+    char path[1400], text[128], period_text[64];
+    double quota, period;
+    snprintf(path, sizeof path, "%s/cpu.max", folder);
+    if (read_text(path, text, sizeof text))
+        return sscanf(text, "%lf %lf", &quota, &period) == 2 ? ceiling(quota, period) : UINT32_MAX;
+    snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", folder);
+    if (!read_text(path, text, sizeof text))
+        return UINT32_MAX;
+    snprintf(path, sizeof path, "%s/cpu.cfs_period_us", folder);
+    return read_text(path, period_text, sizeof period_text) ? ceiling(atof(text), atof(period_text))
+                                                            : UINT32_MAX;
+}
+
+/* The least of a group and of every group above it; group: a path below the mount. */
+static uint32_t quota_of(const char *mount, const char *group)
+{
+    char folder[1300];
     uint32_t least = UINT32_MAX;
-    for (;;) {
-        char path[1200], text[128];
-        snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", group);
-        double quota, period;
-        if (read_text(path, text, sizeof text) && sscanf(text, "%lf %lf", &quota, &period) == 2) {
-            const uint32_t cores = ceiling(quota, period);
-            least = cores < least ? cores : least;
-        }
-        char *slash = strrchr(group, '/');
+    snprintf(folder, sizeof folder, "%s%s", mount, group);
+    while (strlen(folder) >= strlen(mount)) {
+        const uint32_t cores = quota_in(folder);
+        least = cores < least ? cores : least;
+        char *slash = strrchr(folder, '/');
         if (!slash)
-            return least;
+            break;
         *slash = 0;
     }
+    return least;
+}
+
+/* Has a list such as "cpu,cpuacct" this name? */
+static bool has_name(const char *list, const char *name)
+{
+    const size_t length = strlen(name);
+    for (; *list; list += strcspn(list, ",") + (list[strcspn(list, ",")] == ','))
+        if (strcspn(list, ",") == length && strncmp(list, name, length) == 0)
+            return true;
+    return false;
+}
+
+/* A line of /proc/self/cgroup: "0::/group" is version 2, "4:cpu,cpuacct:/group" version 1. */
+static uint32_t quota_by(char *line)
+{
+    static const char *const mounts[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified",
+                                         "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"};
+    char *controllers = strchr(line, ':');
+    char *group = controllers ? strchr(controllers + 1, ':') : NULL;
+    if (!group || strlen(group + 1) > 1000)
+        return UINT32_MAX;
+    *group++ = 0;
+    const bool second = controllers[1] == 0;
+    if (!second && !has_name(controllers + 1, "cpu"))
+        return UINT32_MAX;
+    uint32_t least = UINT32_MAX;
+    for (int i = second ? 0 : 2; i < (second ? 2 : 4); i++) {
+        const uint32_t here = quota_of(mounts[i], group), above = quota_in(mounts[i]);
+        least = here < least ? here : least;
+        least = above < least ? above : least;
+    }
+    return least;
 }
 
 static uint32_t quota(void)
 {
-    char text[4096], quota_us[64], period_us[64];
+    char text[8192];
     uint32_t least = UINT32_MAX;
-    if (read_text("/proc/self/cgroup", text, sizeof text)) {
-        char *line = strstr(text, "0::");
-        if (line) {
-            char group[1024];
-            snprintf(group, sizeof group, "%.*s", (int)strcspn(line + 3, "\n"), line + 3);
-            least = quota_of(group);
-        }
-    }
-    if (read_text("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", quota_us, sizeof quota_us) &&
-        read_text("/sys/fs/cgroup/cpu/cpu.cfs_period_us", period_us, sizeof period_us)) {
-        const uint32_t cores = ceiling(atof(quota_us), atof(period_us));
+    if (!read_text("/proc/self/cgroup", text, sizeof text))
+        return least;
+    for (char *line = text, *end; line && *line; line = end) {
+        end = strchr(line, '\n');
+        if (end)
+            *end++ = 0;
+        const uint32_t cores = quota_by(line);
         least = cores < least ? cores : least;
     }
     return least;

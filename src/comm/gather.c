@@ -38,6 +38,7 @@ typedef struct {
     uint32_t capacity;
     uint32_t *guest_of; /* per rank: 1 + its place in guests[], 0: not come */
     uint32_t come, ready;
+    uint32_t wrong_keys; /* how often somebody came with one */
     struct pollfd *polled;
     rd_error *err;
 } gathering;
@@ -109,6 +110,7 @@ static void hear_proof(gathering *g, guest *from, const rd_frame *f)
     rd_frame welcome = {.kind = RD_WELCOME};
     if (!rd_join_mac(j->key, "guest", from->mine, from->theirs, from->rank, j->size, expected) ||
         !rd_mac_equal(expected, f->mac)) {
+        g->wrong_keys++;
         reject(from, RONDA_EINVAL, "its RONDA_KEY is not rank 0's");
         return;
     }
@@ -225,9 +227,12 @@ static ronda_status missing(const gathering *g)
     }
     if (left)
         snprintf(who + at, sizeof who - at, " and %u more", left);
+    char keys[80] = "";
+    if (g->wrong_keys)
+        snprintf(keys, sizeof keys, "; %u came with another RONDA_KEY", g->wrong_keys);
     return rd_fail(g->err, RONDA_ETIMEOUT, RONDA_ANY,
-                   "after %.3g s %u of %u ranks had come; missing: rank %s",
-                   (double)g->j->timeout_ns / 1e9, g->come + 1, g->j->size, who);
+                   "after %.3g s %u of %u ranks had come; missing: rank %s%s",
+                   (double)g->j->timeout_ns / 1e9, g->come + 1, g->j->size, who, keys);
 }
 
 /* Until somebody says something or knocks; polled[0] is the door, polled[1] that of TCP.  No more than
@@ -359,9 +364,9 @@ static void end_gathering(gathering *g, ronda_status status)
         forget(&g->guests[i]);
     }
     if (g->listener >= 0) {
-        close(g->listener);
-        if (g->door.path[0] != '@')
+        if (g->door.path[0] != '@') /* while it is ours: the next job may be waiting for the name */
             unlink(g->door.path);
+        close(g->listener);
     }
     if (g->tcp >= 0)
         close(g->tcp);

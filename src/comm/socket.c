@@ -132,7 +132,8 @@ int rd_socket_listen(const rd_address *a, rd_error *err)
                 a->port, strerror(why));
     else
         rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank 0 cannot listen at file:%s: %s", a->path,
-                strerror(why));
+                why == EADDRINUSE ? "it is in use, or something else than a socket"
+                                  : strerror(why));
     return -1;
 }
 

@@ -101,6 +101,15 @@ static bool left_to_elder(rd_engine *e, const rd_flight *f, rd_lane_state *lane,
            (lane->taken || ready(e, f, t)) && lane->held++ < PATIENCE;
 }
 
+/* A short message that is only copied goes in small pieces, so that the peer takes one while the next is
+ * written.  Long ones do so anyway, and folds keep both sides busy. */
+static uint64_t next_piece(const rd_flight *f, uint64_t total, uint64_t rest)
+{
+    enum { SHORT = 512 << 10, PARTS = 4, LEAST = 16 << 10 };
+    const uint64_t part = (total / PARTS + LEAST - 1) & ~(uint64_t)(LEAST - 1);
+    return f->job.fold || total > SHORT || rest <= part ? rest : part;
+}
+
 /* Writes the message into what the transport reserves, piece by piece if it is long. */
 static uint32_t run_copied_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s,
                                 const char *from)
@@ -108,7 +117,7 @@ static uint32_t run_copied_send(rd_engine *e, rd_flight *f, rd_lane_state *lane,
     const uint64_t total = s->count * f->width;
     for (;;) {
         const uint64_t done = lane->taken;
-        uint64_t bytes = total - done;
+        uint64_t bytes = next_piece(f, total, total - done);
         lane->refused = false;
         if (left_to_elder(e, f, lane, s))
             return 0;
