@@ -399,8 +399,10 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
         p->look_ns = now;
         p->tick_ns = FIRST_TICK_NS;
     }
-    if (now >= p->look_ns || now >= p->deadline_ns) {
+    const uint32_t goodbyes = atomic_load(e->link->goodbyes);
+    if (now >= p->look_ns || now >= p->deadline_ns || goodbyes != p->goodbyes) {
         uint32_t whom = RONDA_ANY;
+        p->goodbyes = goodbyes;
         ronda_status status = look_around(e, call, what, &whom, err);
         if (!status && now >= p->deadline_ns && whom != RONDA_ANY)
             status = rd_trouble_timeout(e->link, call, whom, p->timeout_ns, err);

@@ -113,6 +113,7 @@ ronda_status rd_run_straight(rd_engine *e, const rd_job *job, uint64_t timeout_n
 typedef struct {
     uint32_t idle; /* rounds without progress */
     uint64_t timeout_ns, deadline_ns, look_ns, tick_ns;
+    uint32_t goodbyes; /* that were known when it last looked */
 } rd_patience;
 typedef struct { /* one thing that is waited for */
     rd_port *port;

@@ -107,7 +107,7 @@ static uint64_t next_piece(const rd_flight *f, uint64_t total, uint64_t rest)
 {
     enum { SHORT = 512 << 10, PARTS = 4, LEAST = 16 << 10 };
     const uint64_t part = (total / PARTS + LEAST - 1) & ~(uint64_t)(LEAST - 1);
-    return f->job.fold || total > SHORT || rest <= part ? rest : part;
+    return f->job.fold || total <= LEAST || total > SHORT || rest <= part ? rest : part;
 }
 
 /* Writes the message into what the transport reserves, piece by piece if it is long. */

@@ -545,6 +545,7 @@ bool rd_member_open(rd_member *m, const rd_transport *transport, void *mapping, 
         (rd_link){.transport = transport, .rank = rank, .size = size, .alarm = &m->head->alarm};
     m->link.cpus = m->head->cpus ? m->head->cpus : 1;
     m->link.choices = m->head->choices;
+    m->link.goodbyes = &m->head->goodbyes;
     m->crowded = size > m->link.cpus;
     m->ports_bytes = (size_t)size * RD_CHANNELS * sizeof(rd_port);
     m->ports = rd_map(m->ports_bytes);
@@ -554,6 +555,7 @@ bool rd_member_open(rd_member *m, const rd_transport *transport, void *mapping, 
 void rd_member_close(rd_member *m)
 {
     atomic_store(&m->boards[m->link.rank].closed, 1);
+    atomic_fetch_add(&m->head->goodbyes, 1);
     wake_all(m);
     rd_unmap(m->ports, m->ports_bytes);
 }

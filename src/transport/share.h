@@ -50,6 +50,7 @@ typedef struct {
     uint32_t cpus; /* written before anybody maps it */
     _Alignas(128) _Atomic uint32_t alarm;
     _Atomic uint32_t deciding;           /* 1: somebody is writing the cause */
+    _Atomic uint32_t goodbyes;           /* links that have been closed */
     _Alignas(128) _Atomic uint32_t open; /* links not yet closed */
     rd_error cause;
     _Alignas(128) _Atomic uint64_t choices[RD_CHOICES];

@@ -43,7 +43,8 @@ typedef struct rd_link {
     /* [RD_CHOICES], or NULL: what ranks of this machine have chosen, so that one prices for all: any
      * rank would come to the same */
     _Atomic uint64_t *choices;
-    const _Atomic uint32_t *alarm; /* not 0: the world has failed, cause() says why */
+    const _Atomic uint32_t *goodbyes; /* grows when a rank closes: time to look who */
+    const _Atomic uint32_t *alarm;    /* not 0: the world has failed, cause() says why */
 } rd_link;
 
 typedef struct {
