@@ -89,10 +89,11 @@ static void ride(rd_engine *e, rd_flight *f, uint32_t send, const rd_port *writt
 }
 
 /* The elder twin is about to send the same bytes: then they are written once, for both.  But nobody
- * waits for long: what the elder waits for may wait for this one. */
+ * waits for long: what the elder waits for may wait for this one, or for what is behind it in its lane.
+ * Long is a number of rounds that is over before a rank goes to sleep. */
 static bool left_to_elder(rd_engine *e, const rd_flight *f, rd_lane_state *lane, const rd_step *s)
 {
-    enum { PATIENCE = 20000 };
+    enum { PATIENCE = 500 };
     if (s->elder == RD_NONE || (s->count * f->width - lane->taken) <= RD_SHORT_PIECE)
         return false;
     const rd_step *t = &f->plan->steps[s->elder];
