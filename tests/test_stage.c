@@ -88,7 +88,6 @@ TEST(folds_that_stage_give_the_same_bits)
         const uint32_t ins = 1 + (uint32_t)rng_below(&r, INS),
                        outs = 2 + (uint32_t)rng_below(&r, 3);
         const size_t count = rng_below(&r, COUNT);
-        rd_distance d = draw_distance(&r);
         place places[4];
         void *out[4], *plain = want;
         const void *from[INS];
@@ -102,7 +101,7 @@ TEST(folds_that_stage_give_the_same_bits)
             out[k] = places[k].at;
         }
         fold(&plain, 1, from, ins, count, 3);
-        rd_fold_staged(&d, fold, 4, out, outs, from, ins, count, 3);
+        rd_fold_staged(fold, 4, out, outs, from, ins, count, 3);
         for (uint32_t k = 0; k < outs; k++) {
             CHECK(memcmp(out[k], want, count * 4) == 0 && guarded(&places[k], count * 4),
                   "%zu elements, out %u of %u, %u ins", count, k, outs, ins);

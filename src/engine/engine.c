@@ -434,6 +434,12 @@ static void forget(rd_engine *e, rd_flight *flight)
         e->transport->leave(e->link, e->entered);
 }
 
+/* A rank that gave up while we were at it may have freed what it had lent us. */
+static bool was_misled(rd_engine *e, const rd_job *job)
+{
+    return rd_engine_must_leave(e, job->record.sequence);
+}
+
 ronda_status rd_engine_wait(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd_error *err)
 {
     rd_patience patience = {.timeout_ns = timeout_ns};
@@ -450,8 +456,7 @@ ronda_status rd_engine_wait(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd_
         if (status)
             return status;
     }
-    /* A rank that gave up while we were at it may have freed what it had lent us */
-    if (rd_engine_must_leave(e, f->job.record.sequence))
+    if (was_misled(e, &f->job))
         return rd_engine_give_up(e, err);
     forget(e, f);
     return RONDA_OK;
@@ -474,6 +479,8 @@ ronda_status rd_engine_run(rd_engine *e, const rd_job *job, uint64_t timeout_ns,
         if (rd_engine_must_leave(e, job->record.sequence))
             return rd_engine_give_up(e, err);
         const ronda_status status = rd_run_straight(e, job, timeout_ns, err);
+        if (!status && job->plan->straight_lends && was_misled(e, job))
+            return rd_engine_give_up(e, err);
         if (!status)
             e->transport->leave(e->link, e->entered);
         return status;

@@ -99,10 +99,9 @@ bool rd_flight_ended(rd_engine *e, rd_flight *f);
 void rd_stage(rd_distance *d, void *to, const void *from, size_t bytes);
 /* The same without taking the time. */
 void rd_stage_plain(void *to, const void *from, size_t bytes);
-/* out[outs - 1] is such a place; the others are not. */
-void rd_fold_staged(const rd_distance *d, rd_fold_fn *fold, uint32_t width, void *const out[],
-                    uint32_t outs, const void *const in[], uint32_t ins, size_t count,
-                    uint32_t divisor);
+/* out[outs - 1] is such a place, of a peer that is far; the others are not. */
+void rd_fold_staged(rd_fold_fn *fold, uint32_t width, void *const out[], uint32_t outs,
+                    const void *const in[], uint32_t ins, size_t count, uint32_t divisor);
 
 /* straight.c */
 void rd_run_here(rd_fold_fn *fold, const rd_shape *shape, const rd_step *s, void *to,

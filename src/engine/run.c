@@ -111,7 +111,7 @@ static uint64_t next_piece(const rd_flight *f, uint64_t total, uint64_t rest)
     return f->job.fold || total <= LEAST || total > SHORT || rest <= part ? rest : part;
 }
 
-/* Writes the message into what the transport reserves, piece by piece if it is long. */
+/* Writes a message that is too long for a line into what the transport reserves, piece by piece. */
 static uint32_t run_copied_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s,
                                 const char *from)
 {
@@ -141,12 +141,29 @@ static uint32_t run_copied_send(rd_engine *e, rd_flight *f, rd_lane_state *lane,
     }
 }
 
+/* A message that is in its line. */
+static uint32_t run_inline_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const char *from,
+                                uint64_t bytes)
+{
+    uint64_t room = bytes;
+    void *slot = e->transport->reserve(lane->port, bytes, &room);
+    lane->refused = !slot;
+    if (!slot)
+        return 0;
+    rd_put(slot, from, bytes);
+    e->transport->commit(lane->port, bytes, bytes, f->job.record.mark);
+    lane->next++;
+    return 1;
+}
+
 static uint32_t run_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s)
 {
     const uint64_t bytes = s->count * f->width;
     const char *from = place(f, s->from_buffer, s->from_at);
 
-    if (bytes <= RD_INLINE || lane->taken || !e->transport->lends(e->link, from, bytes))
+    if (bytes <= RD_INLINE)
+        return run_inline_send(e, f, lane, from, bytes);
+    if (lane->taken || !e->transport->lends(e->link, from, bytes))
         return run_copied_send(e, f, lane, s, from);
     if (!e->transport->can_send(lane->port))
         return 0;
@@ -251,21 +268,19 @@ static void finish_fused(rd_engine *e, rd_flight *f, const rd_step *s, uint64_t 
     }
 }
 
-/* The peer for whom the last out of a pass is written, if it is one that was reserved. */
-static rd_distance *distance_of(rd_engine *e, const rd_flight *f, uint32_t outs)
+/* Is the last out of a pass a place that was reserved, and for a peer that is far? */
+static bool writes_far(const rd_engine *e, const rd_flight *f, uint32_t outs)
 {
-    if (outs < 2 || e->fused[outs - 2].returned)
-        return NULL;
-    return &e->distances[f->plan->steps[e->fused[outs - 2].send].peer];
+    const rd_fused *last = outs < 2 ? NULL : &e->fused[outs - 2];
+    return last && !last->returned && e->distances[f->plan->steps[last->send].peer].far;
 }
 
 static void fold(rd_engine *e, rd_flight *f, const rd_step *s, uint32_t outs,
                  const void *const in[], uint32_t ins, uint64_t count)
 {
-    const rd_distance *d = distance_of(e, f, outs);
     const uint32_t divisor = s->scale ? f->plan->shape.size : 0;
-    if (d && d->far)
-        rd_fold_staged(d, f->job.fold, f->width, e->outs, outs, in, ins, count, divisor);
+    if (writes_far(e, f, outs))
+        rd_fold_staged(f->job.fold, f->width, e->outs, outs, in, ins, count, divisor);
     else
         f->job.fold(e->outs, outs, in, ins, count, divisor);
 }

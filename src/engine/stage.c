@@ -117,23 +117,20 @@ static size_t probe(rd_distance *d, void *to, const void *from)
 void rd_stage(rd_distance *d, void *to, const void *from, size_t bytes)
 {
     if (bytes < TIMED_BYTES) {
-        if (bytes <= RD_INLINE)
-            rd_put(to, from, bytes);
-        else
-            rd_stage_plain(to, from, bytes);
+        rd_stage_plain(to, from, bytes);
         return;
     }
     const size_t done = d->far ? probe(d, to, from) : watch(d, to, from);
     (d->far ? stream : rd_stage_plain)((char *)to + done, (const char *)from + done, bytes - done);
 }
 
-/* A fold whose last out is such a place: strip by strip into the first out, and from there onward. */
-void rd_fold_staged(const rd_distance *d, rd_fold_fn *fold, uint32_t width, void *const out[],
-                    uint32_t outs, const void *const in[], uint32_t ins, size_t count,
-                    uint32_t divisor)
+/* A fold whose last out is such a place, of a peer that is far: strip by strip into the first out, and
+ * from there onward. */
+void rd_fold_staged(rd_fold_fn *fold, uint32_t width, void *const out[], uint32_t outs,
+                    const void *const in[], uint32_t ins, size_t count, uint32_t divisor)
 {
     const size_t strip = STRIP_BYTES / width;
-    if (!d->far || count * width < TIMED_BYTES || ins > RD_MOST_STRIPPED) {
+    if (count * width < TIMED_BYTES || ins > RD_MOST_STRIPPED) {
         fold(out, outs, in, ins, count, divisor);
         return;
     }

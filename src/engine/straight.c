@@ -1,9 +1,10 @@
 /* straight.c: small plans, walked in the generator's own order.
  *
  * All messages of such a plan fit into what a transport buffers, or are copies that stay as they are
- * after the call, so no send ever waits for its receive, the textbook order is safe, and there are no lanes to look after: each step is done or
- * waited for where it stands.  (A queue may still be full of older collectives' messages; they
- * go when the peer gets to them, which depends on nothing that comes later.) */
+ * after the call.  So no send ever waits for its receive, the textbook order is safe, and there are no
+ * lanes to look after: each step is done or waited for where it stands.  (A queue may still be full of
+ * older collectives' messages; they go when the peer gets to them, which depends on nothing that comes
+ * later.) */
 #include "engine/flight.h"
 
 typedef struct {
@@ -26,18 +27,11 @@ static rd_port *port_to(const walk *w, uint32_t peer)
     return rd_port_to(w->e, peer, w->channel);
 }
 
-/* Waits for a place in the queue to a peer. */
+/* There is no place in the queue to a peer: waits a little, and gives up in the end. */
 static ronda_status await_room(walk *w, const rd_step *s, rd_port *port)
 {
-    w->patience.idle = 0;
-    while (!w->e->transport->can_send(port)) {
-        const rd_awaited room = {port, s->peer, true};
-        const ronda_status status =
-            rd_engine_idle(w->e, &w->job->record, &room, NULL, &w->patience, w->err);
-        if (status)
-            return status;
-    }
-    return RONDA_OK;
+    const rd_awaited room = {port, s->peer, true};
+    return rd_engine_idle(w->e, &w->job->record, &room, NULL, &w->patience, w->err);
 }
 
 /* Scratch that nobody writes again before the channel's next collective, which waits for it. */
@@ -47,9 +41,12 @@ static ronda_status lend_step(walk *w, const rd_step *s)
     const rd_loan loan = {.data = place(w, s->from_buffer, s->from_at),
                           .bytes = s->count * w->width,
                           .mark = w->job->record.mark};
-    const ronda_status status = await_room(w, s, port);
-    if (status)
-        return status;
+    w->patience.idle = 0;
+    while (!w->e->transport->can_send(port)) {
+        const ronda_status status = await_room(w, s, port);
+        if (status)
+            return status;
+    }
     w->e->transport->lend(port, &loan);
     rd_channel_owes(&w->e->channels[w->channel],
                     (rd_loan_out){port, s->peer, w->e->transport->sent(port) - 1});
@@ -64,6 +61,7 @@ static ronda_status send_step(walk *w, const rd_step *s)
         return lend_step(w, s);
     void *slot = w->e->transport->reserve(port, bytes, &bytes);
 
+    w->patience.idle = 0;
     for (; !slot; slot = w->e->transport->reserve(port, bytes, &bytes)) {
         const ronda_status status = await_room(w, s, port);
         if (status)
