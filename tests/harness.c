@@ -31,6 +31,7 @@ static size_t test_count;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t deadline_moved;
+static bool watched;
 static uint64_t seed;
 static unsigned passed, failed, skipped;
 
@@ -220,6 +221,8 @@ static void *watchdog_main(void *unused)
 {
     (void)unused;
     pthread_mutex_lock(&lock);
+    watched = true;
+    pthread_cond_broadcast(&deadline_moved);
     for (;;) {
         const double left = deadline - now();
         if (current && left <= 0) {
@@ -256,6 +259,11 @@ static void start_watchdog(void)
     if (error)
         give_up("cannot start the watchdog", error);
     pthread_detach(thread);
+    /* A thread that is starting may hold the sanitizer's allocator, and a fork would copy it held. */
+    pthread_mutex_lock(&lock);
+    while (!watched)
+        pthread_cond_wait(&deadline_moved, &lock);
+    pthread_mutex_unlock(&lock);
 }
 
 /* Says which test crashed, and lets the signal do what it does. */
