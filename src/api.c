@@ -146,16 +146,17 @@ ronda_status ronda_alloc(ronda_comm *comm, size_t bytes, void **out)
 {
     if (!comm)
         return no_comm("ronda_alloc");
+    void *memory = out && bytes <= PTRDIFF_MAX ? rd_comm_alloc(comm, bytes) : NULL;
+    if (memory) {
+        *out = memory;
+        return RONDA_OK;
+    }
     comm->error = (rd_error){.rank = comm->rank};
     if (!out)
         return rd_fail(&comm->error, RONDA_EINVAL, RONDA_ANY, "rank %u: ronda_alloc: out is NULL",
                        comm->rank);
-    void *memory = bytes <= PTRDIFF_MAX ? rd_comm_alloc(comm, bytes) : NULL;
-    if (!memory)
-        return rd_fail(&comm->error, RONDA_ENOMEM, RONDA_ANY,
-                       "rank %u: no %zu bytes of memory that ranks share", comm->rank, bytes);
-    *out = memory;
-    return RONDA_OK;
+    return rd_fail(&comm->error, RONDA_ENOMEM, RONDA_ANY,
+                   "rank %u: no %zu bytes of memory that ranks share", comm->rank, bytes);
 }
 
 ronda_status ronda_free(ronda_comm *comm, void *ptr)

@@ -99,6 +99,9 @@ static void use(ronda_comm *c)
           "an exabyte: %s", ronda_last_error(c));
     CHECK(ronda_alloc(c, 1, NULL) == RONDA_EINVAL, "nowhere to put it");
     CHECK(ronda_free(c, none) == RONDA_OK, "%s", ronda_last_error(c));
+    CHECK(ronda_alloc(c, 1, (void **)&none) == RONDA_OK &&
+              strstr(ronda_last_error(c), "out is NULL"),
+          "what works changes the last failure: '%s'", ronda_last_error(c));
     /* b and a are left to ronda_close */
 }
 

@@ -33,10 +33,11 @@ static inline void rd_relax(void)
 }
 
 /* Fetches a cache line that will be written soon, so that the store need not wait for it. */
-static inline void rd_own(void *line)
+static inline void rd_own(const void *line)
 {
 #if defined(__x86_64__) || defined(__i386__)
-    __asm__ volatile("prefetchw %0" : : "m"(*(char *)line));
+    /* By name: without -mprfchw compilers ask for the line to read.  Older machines ignore it. */
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
 #else
     __builtin_prefetch(line, 1);
 #endif

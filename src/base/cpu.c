@@ -63,12 +63,11 @@ static uint32_t quota_of(const char *mount, const char *group)
     return least;
 }
 
-/* Has a list such as "cpu,cpuacct" this name? */
-static bool has_name(const char *list, const char *name)
+/* Is the cpu one of a list such as "cpu,cpuacct"? */
+static bool names_cpu(const char *list)
 {
-    const size_t length = strlen(name);
-    for (; *list; list += strcspn(list, ",") + (list[strcspn(list, ",")] == ','))
-        if (strcspn(list, ",") == length && strncmp(list, name, length) == 0)
+    for (; list; list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL)
+        if (strncmp(list, "cpu", 3) == 0 && (list[3] == 0 || list[3] == ','))
             return true;
     return false;
 }
@@ -76,23 +75,18 @@ static bool has_name(const char *list, const char *name)
 /* A line of /proc/self/cgroup: "0::/group" is version 2, "4:cpu,cpuacct:/group" version 1. */
 static uint32_t quota_by(char *line)
 {
-    static const char *const mounts[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified",
-                                         "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"};
     char *controllers = strchr(line, ':');
     char *group = controllers ? strchr(controllers + 1, ':') : NULL;
-    if (!group || strlen(group + 1) > 1000)
+    if (!group || strlen(group) > 1000)
         return UINT32_MAX;
     *group++ = 0;
     const bool second = controllers[1] == 0;
-    if (!second && !has_name(controllers + 1, "cpu"))
+    if (!second && !names_cpu(controllers + 1))
         return UINT32_MAX;
-    uint32_t least = UINT32_MAX;
-    for (int i = second ? 0 : 2; i < (second ? 2 : 4); i++) {
-        const uint32_t here = quota_of(mounts[i], group), above = quota_in(mounts[i]);
-        least = here < least ? here : least;
-        least = above < least ? above : least;
-    }
-    return least;
+    const uint32_t one = quota_of(second ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu", group);
+    const uint32_t other =
+        quota_of(second ? "/sys/fs/cgroup/unified" : "/sys/fs/cgroup/cpu,cpuacct", group);
+    return one < other ? one : other;
 }
 
 static uint32_t quota(void)

@@ -22,6 +22,8 @@
  * named only where the language has no word for them. */
 #include "engine/fold_kernels.h"
 
+#include "base/atomic.h"
+
 #include <string.h>
 
 /* Vectors are passed by value between functions of this file only: no ABI is at stake. */
@@ -188,12 +190,7 @@ enum { FAR_BYTES = 96 << 10, AHEAD_BYTES = 512, ALIGN_BYTES = 2048, LINE_BYTES =
 INLINE void prefetch_to_write(const char *at, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += LINE_BYTES)
-#if defined(__x86_64__)
-        /* By name: without -mprfchw compilers ask for the line to read.  Older machines ignore it. */
-        __asm__ volatile("prefetchw %0" : : "m"(at[i]));
-#else
-        __builtin_prefetch(at + i, 1);
-#endif
+        rd_own(at + i);
 }
 
 /* Bytes up to the next aligned address; 0 if elements straddle it. */
