@@ -257,6 +257,32 @@ TEST(bad_straight_orders_are_refused)
     release(&w);
 }
 
+/* One-shot sends a copy of its data to everybody: what it lends while it is walked straight. */
+TEST(bad_loans_and_twins_are_refused)
+{
+    world w = good(rd_algorithm_named(RONDA_ALLREDUCE, "one_shot"), 3, 60, false);
+    if (!CHECK(w.p->straight && w.p->straight_lends && w.send->twin != RD_NONE, "not walked"))
+        return;
+    w.p->straight_lends = false;
+    refuse(&w, "rank 1: a straight order, but send #0 to rank 2 has 60 elements");
+    w.send->from_buffer = RD_IN;
+    for (uint32_t i = 0; i < w.p->step_count; i++)
+        w.p->steps[i].twin = w.p->steps[i].elder = RD_NONE;
+    refuse(&w, "a straight order, but send #0 to rank 2 has 60 elements");
+    w.leader->to_buffer = RD_SCRATCH;
+    refuse(&w, "writes scratch that the straight order has lent");
+    w.send->twin = w.p->groups[0].leader;
+    refuse(&w, "rank 1: send #0 to rank 2 is said to have a twin in step");
+    w.send->elder = UINT32_MAX - 1;
+    refuse(&w, "rank 1: send #0 to rank 2 is said to have a twin in step");
+    w.leader->twin = w.send_at;
+    refuse(&w, "is said to have a twin in step");
+    w.p->steps[w.send->twin].from_at = 1;
+    w.p->steps[w.send->twin].count--;
+    refuse(&w, "is said to have a twin in step");
+    release(&w);
+}
+
 /* --- marks --- */
 
 /* Rank 1 hears from rank 0, tells it, and hears again, into the same place. */
