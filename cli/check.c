@@ -106,9 +106,9 @@ static bool prove(row *r, const trial *t)
 static bool prove_places(row *r, trial t)
 {
     const ronda_kind kind = r->algorithm->kind;
-    const int places = kind == RONDA_BROADCAST || kind == RONDA_BARRIER ? 1 : RD_PLACES;
+    const int places = rd_kind(kind)->place == RD_APART ? 1 : RD_PLACES;
     for (t.place = 0; t.place < places; t.place++)
-        for (int mean = 0; mean <= rd_kind_reduces(kind); mean++) {
+        for (int mean = 0; mean <= rd_kind_means(kind); mean++) {
             t.mean = mean;
             if (!prove(r, &t))
                 return false;
@@ -150,7 +150,8 @@ static bool prove_count(row *r, trial t)
  * is each rank's, small ones are as telling. */
 static uint32_t counts_for(const rd_algorithm *a, uint32_t n, bool quick, trial out[8])
 {
-    const bool each = a->kind == RONDA_ALLGATHER || a->kind == RONDA_REDUCE_SCATTER;
+    const rd_kind_facts *k = rd_kind(a->kind);
+    const bool each = k->gives == RD_BLOCKS || k->gets == RD_BLOCKS;
     const uint64_t share = each ? 1 : n;
     uint32_t count = 0;
     if (a->kind == RONDA_BARRIER) {
@@ -200,7 +201,8 @@ static bool prove_world(row *r, uint32_t n)
 
 static bool affordable(const row *r, uint32_t before, uint32_t size)
 {
-    const uint64_t results = (uint64_t)size * (r->algorithm->kind == RONDA_ALLGATHER ? size : 1);
+    const bool blocks = rd_kind(r->algorithm->kind)->gets == RD_BLOCKS;
+    const uint64_t results = (uint64_t)size * (blocks ? size : 1);
     return results <= MOST_LARGER && r->last_steps * size / before * size / before <= MOST_LARGER;
 }
 
@@ -235,7 +237,7 @@ static void prove_row(row *r)
     end_progress(r);
     if (r->too_large)
         return;
-    printf("%-14s  %-13s  %4" PRIu32 " worlds to %4" PRIu32 "  %8" PRIu64 " plans  %9" PRIu64
+    printf("%-15s  %-13s  %4" PRIu32 " worlds to %4" PRIu32 "  %8" PRIu64 " plans  %9" PRIu64
            " steps  %6.2f s  %s\n",
            rd_kind_name(r->algorithm->kind), r->algorithm->name, r->worlds, r->largest, r->plans,
            r->steps, (double)(rd_now_ns() - start) / 1e9, r->refused ? "REFUSED" : "proved");

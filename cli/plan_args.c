@@ -159,8 +159,10 @@ static int check_kind(const reading *r)
         lacks = "--op: %s has no op";
     else if (given(r, ROOT) && !rd_kind_rooted(kind))
         lacks = "--root: %s has no root";
-    else if (given(r, IN_PLACE) && (kind == RONDA_BROADCAST || kind == RONDA_BARRIER))
-        lacks = "--in-place: %s has no two buffers";
+    else if (r->request.op == RONDA_MEAN && rd_kind_reduces(kind) && !rd_kind_means(kind))
+        lacks = "--op: mean is not defined for %s";
+    else if (given(r, IN_PLACE) && rd_kind(kind)->place == RD_APART)
+        lacks = "--in-place: %s does not work in place";
     else if ((given(r, COUNT) || given(r, TYPE)) && kind == RONDA_BARRIER)
         lacks = "--count, --type: %s has no elements";
     return lacks ? cli_wrong(ME, lacks, name) : CLI_OK;

@@ -105,13 +105,24 @@ enum {
     RONDA_BXOR
 };
 
-/** Collectives.  The values are frozen; those between are kept for collectives to come. */
+/** Collectives.  The values are frozen. */
 enum {
     RONDA_ALLREDUCE = 1,
-    RONDA_BROADCAST = 3,
-    RONDA_ALLGATHER = 4,
-    RONDA_REDUCE_SCATTER = 6,
-    RONDA_BARRIER = 16
+    RONDA_REDUCE,
+    RONDA_BROADCAST,
+    RONDA_ALLGATHER,
+    RONDA_ALLGATHERV,
+    RONDA_REDUCE_SCATTER,
+    RONDA_REDUCE_SCATTERV,
+    RONDA_GATHER,
+    RONDA_GATHERV,
+    RONDA_SCATTER,
+    RONDA_SCATTERV,
+    RONDA_ALLTOALL,
+    RONDA_ALLTOALLV,
+    RONDA_SCAN,
+    RONDA_EXSCAN,
+    RONDA_BARRIER
 };
 
 /** "No rank" in ronda_error. */
@@ -245,6 +256,13 @@ RONDA_API void ronda_get_error(const ronda_comm *comm, ronda_error *out);
 RONDA_API ronda_status ronda_allreduce(ronda_comm *comm, const void *send, void *recv, size_t count,
                                        ronda_type type, ronda_op op);
 
+/**
+ * The same, but only rank `root` gets the result; `recv` of the others is not looked at.
+ * At the root `send` may equal `recv`.
+ */
+RONDA_API ronda_status ronda_reduce(ronda_comm *comm, const void *send, void *recv, size_t count,
+                                    ronda_type type, ronda_op op, uint32_t root);
+
 /** Copy `count` elements from rank `root` to every other rank. */
 RONDA_API ronda_status ronda_broadcast(ronda_comm *comm, void *buf, size_t count, ronda_type type,
                                        uint32_t root);
@@ -257,11 +275,72 @@ RONDA_API ronda_status ronda_allgather(ronda_comm *comm, const void *send, void 
                                        ronda_type type);
 
 /**
+ * The same with blocks of different lengths: rank r gives counts[r] elements, and blocks follow each
+ * other without gaps.  counts[] has a number for each rank and is equal on all ranks.
+ */
+RONDA_API ronda_status ronda_allgatherv(ronda_comm *comm, const void *send, void *recv,
+                                        const size_t counts[], ronda_type type);
+
+/**
  * Fold size * count elements over all ranks; rank r gets block r of the result, `count` elements.
  * `recv` may be this rank's block of send, send + rank * count; any other overlap is RONDA_EINVAL.
  */
 RONDA_API ronda_status ronda_reduce_scatter(ronda_comm *comm, const void *send, void *recv,
                                             size_t count, ronda_type type, ronda_op op);
+
+/** The same with blocks of different lengths: rank r gets counts[r] elements.  counts[] is equal on
+ *  all ranks. */
+RONDA_API ronda_status ronda_reduce_scatterv(ronda_comm *comm, const void *send, void *recv,
+                                             const size_t counts[], ronda_type type, ronda_op op);
+
+/**
+ * Every rank gives `count` elements; rank `root` gets all of them in rank order.  `recv` of the others
+ * is not looked at.  At the root `send` may be its own block of recv.
+ */
+RONDA_API ronda_status ronda_gather(ronda_comm *comm, const void *send, void *recv, size_t count,
+                                    ronda_type type, uint32_t root);
+
+/** The same with counts[r] elements of rank r.  counts[] is equal on all ranks. */
+RONDA_API ronda_status ronda_gatherv(ronda_comm *comm, const void *send, void *recv,
+                                     const size_t counts[], ronda_type type, uint32_t root);
+
+/**
+ * Rank `root` gives every rank `count` elements, block r of its `send` to rank r.  `send` of the others
+ * is not looked at.  At the root `recv` may be its own block of send.
+ */
+RONDA_API ronda_status ronda_scatter(ronda_comm *comm, const void *send, void *recv, size_t count,
+                                     ronda_type type, uint32_t root);
+
+/** The same with counts[r] elements for rank r.  counts[] is equal on all ranks. */
+RONDA_API ronda_status ronda_scatterv(ronda_comm *comm, const void *send, void *recv,
+                                      const size_t counts[], ronda_type type, uint32_t root);
+
+/**
+ * Every rank gives every rank `count` elements: block r of `send` goes to rank r, and block r of `recv`
+ * comes from rank r.  `send` may equal `recv`; any other overlap is RONDA_EINVAL.
+ */
+RONDA_API ronda_status ronda_alltoall(ronda_comm *comm, const void *send, void *recv, size_t count,
+                                      ronda_type type);
+
+/**
+ * The same with send_counts[r] elements to rank r and recv_counts[r] from it; blocks follow each other
+ * without gaps.  Each rank has counts of its own.  If what one rank sends is not what the other
+ * expects, that is RONDA_EMISMATCH.  Overlap of `send` and `recv` is RONDA_EINVAL.
+ */
+RONDA_API ronda_status ronda_alltoallv(ronda_comm *comm, const void *send,
+                                       const size_t send_counts[], void *recv,
+                                       const size_t recv_counts[], ronda_type type);
+
+/**
+ * Fold `count` elements over ranks 0 .. r, for each rank r, in rank order.  Ranks get results of their
+ * own.  `send` may equal `recv`.  RONDA_MEAN is RONDA_EINVAL.
+ */
+RONDA_API ronda_status ronda_scan(ronda_comm *comm, const void *send, void *recv, size_t count,
+                                  ronda_type type, ronda_op op);
+
+/** The same over ranks 0 .. r-1; `recv` of rank 0 is left as it is. */
+RONDA_API ronda_status ronda_exscan(ronda_comm *comm, const void *send, void *recv, size_t count,
+                                    ronda_type type, ronda_op op);
 
 /** Wait until every rank has called it. */
 RONDA_API ronda_status ronda_barrier(ronda_comm *comm);

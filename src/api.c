@@ -103,11 +103,6 @@ ronda_status ronda_init(const ronda_config *config, ronda_comm **out)
                              : open_process(&joining, &settings, out, err);
 }
 
-static ronda_status no_comm(const char *function)
-{
-    return rd_fail(rd_thread_error(), RONDA_EINVAL, RONDA_ANY, "%s: comm is NULL", function);
-}
-
 ronda_status ronda_close(ronda_comm *comm)
 {
     return comm ? rd_comm_close(comm) : RONDA_OK;
@@ -116,7 +111,7 @@ ronda_status ronda_close(ronda_comm *comm)
 ronda_status ronda_abort(ronda_comm *comm, const char *reason)
 {
     if (!comm)
-        return no_comm("ronda_abort");
+        return rd_no_comm("ronda_abort");
     rd_error cause = {.rank = comm->rank};
     if (reason && *reason)
         rd_fail(&cause, RONDA_EABORTED, comm->rank, "rank %u aborted: %s", comm->rank, reason);
@@ -130,7 +125,7 @@ ronda_status ronda_abort(ronda_comm *comm, const char *reason)
 ronda_status ronda_set_timeout(ronda_comm *comm, uint64_t timeout_ns)
 {
     if (!comm)
-        return no_comm("ronda_set_timeout");
+        return rd_no_comm("ronda_set_timeout");
     if (timeout_ns == 0) {
         comm->error = (rd_error){.rank = comm->rank};
         return rd_fail(&comm->error, RONDA_EINVAL, RONDA_ANY,
@@ -145,7 +140,7 @@ ronda_status ronda_set_timeout(ronda_comm *comm, uint64_t timeout_ns)
 ronda_status ronda_alloc(ronda_comm *comm, size_t bytes, void **out)
 {
     if (!comm)
-        return no_comm("ronda_alloc");
+        return rd_no_comm("ronda_alloc");
     void *memory = out && bytes <= PTRDIFF_MAX ? rd_comm_alloc(comm, bytes) : NULL;
     if (memory) {
         *out = memory;
@@ -162,7 +157,7 @@ ronda_status ronda_alloc(ronda_comm *comm, size_t bytes, void **out)
 ronda_status ronda_free(ronda_comm *comm, void *ptr)
 {
     if (!comm)
-        return no_comm("ronda_free");
+        return rd_no_comm("ronda_free");
     if (!ptr || rd_comm_free(comm, ptr))
         return RONDA_OK;
     comm->error = (rd_error){.rank = comm->rank};
@@ -235,145 +230,4 @@ void ronda_get_error(const ronda_comm *comm, ronda_error *out)
                          .sequence = err->sequence};
     memcpy(whole.message, err->message, sizeof whole.message);
     memcpy(out, &whole, out->struct_size < sizeof whole ? out->struct_size : sizeof whole);
-}
-
-/* --- collectives --- */
-
-static ronda_status invalid(ronda_comm *c, ronda_kind kind, const char *what)
-{
-    c->error = (rd_error){.rank = c->rank};
-    return rd_fail(&c->error, RONDA_EINVAL, RONDA_ANY, "rank %u: %s: %s", c->rank,
-                   rd_kind_name(kind), what);
-}
-
-static bool overlap(const char *a, uint64_t a_bytes, const char *b, uint64_t b_bytes)
-{
-    const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
-    return a_bytes && b_bytes && (x < y ? y - x < a_bytes : x - y < b_bytes);
-}
-
-static ronda_status check_call(ronda_comm *c, const rd_call *call)
-{
-    char text[160];
-    const size_t width = ronda_type_size(call->type);
-    if (width == 0) {
-        snprintf(text, sizeof text, "%" PRId32 " is not a type", call->type);
-        return invalid(c, call->kind, text);
-    }
-    if (rd_kind_reduces(call->kind) && !rd_op_allows(call->op, call->type)) {
-        if (strcmp(rd_op_name(call->op), "?") == 0)
-            snprintf(text, sizeof text, "%" PRId32 " is not an op", call->op);
-        else
-            snprintf(text, sizeof text, "%s is not defined for %s", rd_op_name(call->op),
-                     rd_type_name(call->type));
-        return invalid(c, call->kind, text);
-    }
-    if (call->root >= c->size) {
-        snprintf(text, sizeof text, "root %u is not a rank of a world of %u", call->root, c->size);
-        return invalid(c, call->kind, text);
-    }
-    if (call->count > (uint64_t)PTRDIFF_MAX / width / c->size) {
-        snprintf(text, sizeof text,
-                 "%" PRIu64 " elements of %s, times %u ranks, are more bytes than memory can have",
-                 call->count, rd_type_name(call->type), c->size);
-        return invalid(c, call->kind, text);
-    }
-    return RONDA_OK;
-}
-
-/* Is the one overlap there that the collective allows? */
-static bool in_place(const ronda_comm *c, const rd_call *call, const char *send, const char *recv,
-                     uint64_t bytes)
-{
-    if (bytes == 0)
-        return false;
-    switch (call->kind) {
-    case RONDA_ALLREDUCE:
-        return send == recv;
-    case RONDA_ALLGATHER:
-        return (uintptr_t)send == (uintptr_t)recv + c->rank * bytes;
-    case RONDA_REDUCE_SCATTER:
-        return (uintptr_t)recv == (uintptr_t)send + c->rank * bytes;
-    default:
-        return false;
-    }
-}
-
-static ronda_status check_buffers(ronda_comm *c, const rd_call *call, const char *send,
-                                  const char *recv, uint64_t bytes)
-{
-    const uint64_t send_bytes = call->kind == RONDA_REDUCE_SCATTER ? bytes * c->size
-                                : call->kind == RONDA_BROADCAST    ? 0
-                                                                   : bytes;
-    const uint64_t recv_bytes = call->kind == RONDA_ALLGATHER ? bytes * c->size : bytes;
-
-    if (recv_bytes && !recv)
-        return invalid(c, call->kind,
-                       call->kind == RONDA_BROADCAST ? "the buffer is NULL" : "recv is NULL");
-    if (send_bytes && !send)
-        return invalid(c, call->kind, "send is NULL");
-    if (call->in_place || !overlap(send, send_bytes, recv, recv_bytes))
-        return RONDA_OK;
-    return invalid(c, call->kind,
-                   call->kind == RONDA_ALLREDUCE ? "send and recv overlap without being equal"
-                   : call->kind == RONDA_ALLGATHER
-                       ? "send overlaps recv and is not this rank's block of it"
-                       : "recv overlaps send and is not this rank's block of it");
-}
-
-/* What was prepared before was found right then: of a repeated call only the buffers are looked at. */
-static ronda_status run(ronda_comm *c, rd_call *call, const void *send, void *recv)
-{
-    static char nothing; /* stands for a buffer of no elements */
-    if (!c)
-        return no_comm(rd_kind_name(call->kind));
-    if (c->failed) {
-        c->error = c->cause;
-        return c->cause.status;
-    }
-    const uint64_t bytes = call->count * ronda_type_size(call->type);
-    call->in_place = in_place(c, call, send, recv, bytes);
-    const rd_prepared *p = rd_prepared_find(&c->prepared, call);
-    ronda_status status = p ? RONDA_OK : check_call(c, call);
-    if (!status)
-        status = check_buffers(c, call, send, recv, bytes);
-    return status ? status
-                  : rd_comm_run(c, call, p, send ? send : &nothing, recv ? recv : &nothing);
-}
-
-ronda_status ronda_allreduce(ronda_comm *comm, const void *send, void *recv, size_t count,
-                             ronda_type type, ronda_op op)
-{
-    rd_call call = {.kind = RONDA_ALLREDUCE, .type = type, .op = op, .count = count};
-    return run(comm, &call, send, recv);
-}
-
-ronda_status ronda_broadcast(ronda_comm *comm, void *buf, size_t count, ronda_type type,
-                             uint32_t root)
-{
-    rd_call call = {.kind = RONDA_BROADCAST, .type = type, .root = root, .count = count};
-    return run(comm, &call, NULL, buf);
-}
-
-ronda_status ronda_allgather(ronda_comm *comm, const void *send, void *recv, size_t count,
-                             ronda_type type)
-{
-    rd_call call = {.kind = RONDA_ALLGATHER, .type = type, .count = count};
-    return run(comm, &call, send, recv);
-}
-
-ronda_status ronda_reduce_scatter(ronda_comm *comm, const void *send, void *recv, size_t count,
-                                  ronda_type type, ronda_op op)
-{
-    rd_call call = {.kind = RONDA_REDUCE_SCATTER, .type = type, .op = op, .count = count};
-    return run(comm, &call, send, recv);
-}
-
-/* A barrier passes tokens that are folded like data: that is how it can be proved. */
-ronda_status ronda_barrier(ronda_comm *comm)
-{
-    const uint8_t here = 1;
-    uint8_t everyone;
-    rd_call call = {.kind = RONDA_BARRIER, .type = RONDA_U8, .op = RONDA_BOR, .count = 1};
-    return run(comm, &call, &here, &everyone);
 }

@@ -42,11 +42,12 @@ call_buffers call_open(const model_call *c, uint32_t rank, bool in_place, uint32
 call_buffers call_open_in(ronda_comm *comm, uint32_t given, const model_call *c, uint32_t rank,
                           bool in_place, uint32_t skew)
 {
-    const size_t send = model_send_bytes(c), recv = model_recv_bytes(c);
-    const size_t block = c->kind == RONDA_BARRIER ? 0 : c->count * model_width(c->type);
+    const size_t send = model_send_bytes(c, rank), recv = model_recv_bytes(c, rank);
+    const size_t width = model_width(c->type);
     const size_t front = GUARD + skew;
     call_buffers b = {.call = *c, .rank = rank, .in_place = in_place, .from = comm, .given = given};
 
+    b.in_place &= model_placed(c, rank) && send && recv;
     if (c->kind == RONDA_BROADCAST || c->kind == RONDA_BARRIER)
         b.in_place = true;
     b.bytes[0] = front + (b.in_place && recv > send ? recv : send) + GUARD;
@@ -56,15 +57,42 @@ call_buffers call_open_in(ronda_comm *comm, uint32_t given, const model_call *c,
         b.bytes[1] = front + recv + GUARD;
         fetch(&b, 1);
         b.recv = b.memory[1] + front;
-    } else if (c->kind == RONDA_ALLGATHER) {
-        b.send += rank * block;
-    } else if (c->kind == RONDA_REDUCE_SCATTER) {
-        b.recv += rank * block;
+    } else if (model_gives(c, rank) == MODEL_BLOCK && model_gets(c, rank) == MODEL_BLOCKS) {
+        b.send += model_recv_at(c, rank, rank) * width;
+    } else if (model_gives(c, rank) == MODEL_BLOCKS && model_gets(c, rank) == MODEL_BLOCK) {
+        b.recv += model_send_at(c, rank, rank) * width;
     }
     model_fill(c, rank, c->kind == RONDA_BROADCAST ? b.recv : b.send);
     b.sent = rubbish(malloc(send + 1), rank, send + 1);
     memcpy(b.sent, b.send, send);
     return b;
+}
+
+static void fill_counts(const model_call *c, uint32_t rank, size_t counts[], size_t recv_counts[])
+{
+    for (uint32_t r = 0; r < c->size; r++) {
+        counts[r] = c->kind == RONDA_ALLTOALLV ? model_block(c, rank, r) : model_block(c, r, 0);
+        recv_counts[r] = model_block(c, r, rank);
+    }
+}
+
+static ronda_status run_counted(ronda_comm *comm, const call_buffers *b)
+{
+    const model_call *c = &b->call;
+    size_t counts[1024], recv_counts[1024];
+    fill_counts(c, b->rank, counts, recv_counts);
+    switch (c->kind) {
+    case RONDA_ALLGATHERV:
+        return ronda_allgatherv(comm, b->send, b->recv, counts, c->type);
+    case RONDA_REDUCE_SCATTERV:
+        return ronda_reduce_scatterv(comm, b->send, b->recv, counts, c->type, c->op);
+    case RONDA_GATHERV:
+        return ronda_gatherv(comm, b->send, b->recv, counts, c->type, c->root);
+    case RONDA_SCATTERV:
+        return ronda_scatterv(comm, b->send, b->recv, counts, c->type, c->root);
+    default:
+        return ronda_alltoallv(comm, b->send, counts, b->recv, recv_counts, c->type);
+    }
 }
 
 ronda_status call_run(ronda_comm *comm, const call_buffers *b)
@@ -73,14 +101,28 @@ ronda_status call_run(ronda_comm *comm, const call_buffers *b)
     switch (c->kind) {
     case RONDA_ALLREDUCE:
         return ronda_allreduce(comm, b->send, b->recv, c->count, c->type, c->op);
+    case RONDA_REDUCE:
+        return ronda_reduce(comm, b->send, b->recv, c->count, c->type, c->op, c->root);
     case RONDA_BROADCAST:
         return ronda_broadcast(comm, b->recv, c->count, c->type, c->root);
     case RONDA_ALLGATHER:
         return ronda_allgather(comm, b->send, b->recv, c->count, c->type);
     case RONDA_REDUCE_SCATTER:
         return ronda_reduce_scatter(comm, b->send, b->recv, c->count, c->type, c->op);
-    default:
+    case RONDA_GATHER:
+        return ronda_gather(comm, b->send, b->recv, c->count, c->type, c->root);
+    case RONDA_SCATTER:
+        return ronda_scatter(comm, b->send, b->recv, c->count, c->type, c->root);
+    case RONDA_ALLTOALL:
+        return ronda_alltoall(comm, b->send, b->recv, c->count, c->type);
+    case RONDA_SCAN:
+        return ronda_scan(comm, b->send, b->recv, c->count, c->type, c->op);
+    case RONDA_EXSCAN:
+        return ronda_exscan(comm, b->send, b->recv, c->count, c->type, c->op);
+    case RONDA_BARRIER:
         return ronda_barrier(comm);
+    default:
+        return run_counted(comm, b);
     }
 }
 
@@ -101,8 +143,8 @@ static const char *least(const char *a, const char *b)
 static bool memory_clean(const call_buffers *b, int m)
 {
     const char *const end = b->memory[m] + b->bytes[m];
-    const char *const sent_end = b->send + model_send_bytes(&b->call);
-    const char *const recv_end = b->recv + model_recv_bytes(&b->call);
+    const char *const sent_end = b->send + model_send_bytes(&b->call, b->rank);
+    const char *const recv_end = b->recv + model_recv_bytes(&b->call, b->rank);
     for (const char *at = b->memory[m]; at < end;) {
         const char *next = end;
         bool clean;

@@ -71,6 +71,14 @@ static bool often(world *w, uint32_t of_four)
 
 /* --- memory --- */
 
+/* Block i of a buffer that has one for each rank. */
+static rd_range block(const rd_shape *s, uint8_t buffer, uint32_t i)
+{
+    const uint64_t *starts = s->starts[buffer];
+    return (rd_range){buffer, starts ? starts[i] : i * s->count,
+                      starts ? starts[i + 1] - starts[i] : s->count};
+}
+
 static value *cells(world *w, uint32_t rank, uint8_t buffer, uint64_t at, uint64_t count,
                     bool writes)
 {
@@ -80,9 +88,10 @@ static value *cells(world *w, uint32_t rank, uint8_t buffer, uint64_t at, uint64
         say(w, RUN_WRONG, "rank %u goes outside buffer %u", rank, buffer);
         return NULL;
     }
-    if (writes && buffer == RD_IN && count && !(s->in_place && s->kind != RONDA_REDUCE_SCATTER)) {
-        const uint64_t own = rank * s->count;
-        if (!s->in_place || at < own || at + count > own + s->count) {
+    if (writes && buffer == RD_IN && count &&
+        !(s->in_place && rd_kind(s->kind)->place != RD_RECV_IN_SEND)) {
+        const rd_range own = block(s, RD_IN, rank);
+        if (!s->in_place || at < own.at || at + count > own.at + own.count) {
             say(w, RUN_WRONG, "rank %u writes the caller's input", rank);
             return NULL;
         }
@@ -97,9 +106,9 @@ static void fill_memory(world *w, uint32_t rank)
         w->memory[rank][i] =
             (value){rng_next(w->random), rng_next(w->random), 3, rng_next(w->random), 0};
     value *own = w->buffer[rank][s->kind == RONDA_BROADCAST ? RD_OUT : RD_IN];
-    const uint64_t count = s->kind == RONDA_BROADCAST && rank != s->root ? 0
-                           : s->kind == RONDA_REDUCE_SCATTER             ? s->count * s->size
-                                                                         : s->count;
+    const uint64_t count = s->kind != RONDA_BROADCAST ? w->length[rank][RD_IN]
+                           : rank == s->root          ? s->count
+                                                      : 0;
     for (uint64_t e = 0; e < count; e++)
         own[e] = value_leaf(rank, e);
 }
@@ -119,12 +128,13 @@ static void place_buffers(world *w, uint32_t rank)
     buffer[RD_IN] = w->memory[rank];
     buffer[RD_OUT] = buffer[RD_IN] + length[RD_IN];
     buffer[RD_SCRATCH] = buffer[RD_OUT] + length[RD_OUT];
-    if (s->in_place && s->kind == RONDA_ALLREDUCE)
+    const int place = s->in_place ? rd_kind(s->kind)->place : RD_APART;
+    if (place == RD_SAME)
         buffer[RD_IN] = buffer[RD_OUT];
-    if (s->in_place && s->kind == RONDA_ALLGATHER)
-        buffer[RD_IN] = buffer[RD_OUT] + rank * s->count;
-    if (s->in_place && s->kind == RONDA_REDUCE_SCATTER)
-        buffer[RD_OUT] = buffer[RD_IN] + rank * s->count;
+    if (place == RD_SEND_IN_RECV)
+        buffer[RD_IN] = buffer[RD_OUT] + block(s, RD_OUT, rank).at;
+    if (place == RD_RECV_IN_SEND)
+        buffer[RD_OUT] = buffer[RD_IN] + block(s, RD_IN, rank).at;
 }
 
 /* --- messages --- */
@@ -492,16 +502,26 @@ static void start(world *w)
     shuffle(w);
 }
 
-static value expected(const rd_plan *p, uint32_t rank, uint64_t e)
+static value expected(const world *w, uint32_t rank, uint64_t e)
 {
-    const rd_shape *s = &p->shape;
-    if (s->kind == RONDA_BROADCAST)
-        return value_leaf(s->root, e);
-    if (s->kind == RONDA_ALLGATHER)
-        return value_leaf((uint32_t)(e / s->count), e % s->count);
-    const uint64_t brought = s->kind == RONDA_REDUCE_SCATTER ? rank * s->count + e : e;
+    const rd_shape *s = &w->plans[rank]->shape;
+    const rd_kind_facts *k = rd_kind(s->kind);
+    const bool blocks = k->gives == RD_BLOCKS;
+    uint32_t q = 0;
+    if (k->gets == RD_BLOCKS) {
+        while (e >= block(s, RD_OUT, q).at + block(s, RD_OUT, q).count)
+            q++;
+        const uint64_t at = blocks ? block(&w->plans[q]->shape, RD_IN, rank).at : 0;
+        return value_leaf(q, at + e - block(s, RD_OUT, q).at);
+    }
+    const uint64_t brought = blocks ? block(s, RD_IN, rank).at + e : e;
+    if (!k->reduces && s->kind != RONDA_BARRIER)
+        return value_leaf(s->root, brought);
+    const uint32_t ranks = s->kind == RONDA_SCAN     ? rank + 1
+                           : s->kind == RONDA_EXSCAN ? rank
+                                                     : s->size;
     value sum = value_leaf(0, brought);
-    for (uint32_t q = 1; q < s->size; q++)
+    for (q = 1; q < ranks; q++)
         sum = value_fold(sum, value_leaf(q, brought));
     return s->mean ? value_scaled(sum) : sum;
 }
@@ -509,12 +529,12 @@ static value expected(const rd_plan *p, uint32_t rank, uint64_t e)
 static bool is_right(world *w, uint32_t rank, uint64_t e)
 {
     const rd_plan *p = w->plans[rank];
-    const value is = w->buffer[rank][RD_OUT][e], wanted = expected(p, rank, e);
+    const value is = w->buffer[rank][RD_OUT][e], wanted = expected(w, rank, e);
     if (p->shape.kind == RONDA_BARRIER)
         return is.ranks == wanted.ranks;
     if (is.sum != wanted.sum)
         return false;
-    if (p->shape.kind == RONDA_BROADCAST || p->shape.kind == RONDA_ALLGATHER)
+    if (!rd_kind_reduces(p->shape.kind))
         return is.id == wanted.id;
     if (p->algorithm->flags & RD_ORDERED && is.chain != wanted.chain)
         return false;

@@ -205,33 +205,115 @@ static void store_value(const model_call *c, uint32_t rank, uint64_t index, void
         store_integer(c->type, to, integer_value(c, rank, index));
 }
 
-static uint64_t bytes_of(const model_call *c)
+/* --- kinds --- */
+
+static const struct {
+    const char *name;
+    model_amount gives, gets;
+    bool root_gives, root_gets, reduces, rooted, counted, placed;
+} kinds[] = {
+    [RONDA_ALLREDUCE] = {"allreduce", MODEL_BLOCK, MODEL_BLOCK, .reduces = 1, .placed = 1},
+    [RONDA_REDUCE] = {"reduce", MODEL_BLOCK, MODEL_BLOCK, .reduces = 1, .placed = 1, .rooted = 1,
+                      .root_gets = 1},
+    [RONDA_BROADCAST] = {"broadcast", MODEL_NOTHING, MODEL_BLOCK, .rooted = 1},
+    [RONDA_ALLGATHER] = {"allgather", MODEL_BLOCK, MODEL_BLOCKS, .placed = 1},
+    [RONDA_ALLGATHERV] = {"allgatherv", MODEL_BLOCK, MODEL_BLOCKS, .placed = 1, .counted = 1},
+    [RONDA_REDUCE_SCATTER] = {"reduce_scatter", MODEL_BLOCKS, MODEL_BLOCK, .reduces = 1,
+                              .placed = 1},
+    [RONDA_REDUCE_SCATTERV] = {"reduce_scatterv", MODEL_BLOCKS, MODEL_BLOCK, .reduces = 1,
+                               .placed = 1, .counted = 1},
+    [RONDA_GATHER] = {"gather", MODEL_BLOCK, MODEL_BLOCKS, .placed = 1, .rooted = 1,
+                      .root_gets = 1},
+    [RONDA_GATHERV] = {"gatherv", MODEL_BLOCK, MODEL_BLOCKS, .placed = 1, .rooted = 1,
+                       .root_gets = 1, .counted = 1},
+    [RONDA_SCATTER] = {"scatter", MODEL_BLOCKS, MODEL_BLOCK, .placed = 1, .rooted = 1,
+                       .root_gives = 1},
+    [RONDA_SCATTERV] = {"scatterv", MODEL_BLOCKS, MODEL_BLOCK, .placed = 1, .rooted = 1,
+                        .root_gives = 1, .counted = 1},
+    [RONDA_ALLTOALL] = {"alltoall", MODEL_BLOCKS, MODEL_BLOCKS, .placed = 1},
+    [RONDA_ALLTOALLV] = {"alltoallv", MODEL_BLOCKS, MODEL_BLOCKS, .counted = 1},
+    [RONDA_SCAN] = {"scan", MODEL_BLOCK, MODEL_BLOCK, .reduces = 1, .placed = 1},
+    [RONDA_EXSCAN] = {"exscan", MODEL_BLOCK, MODEL_BLOCK, .reduces = 1, .placed = 1},
+    [RONDA_BARRIER] = {"barrier", MODEL_NOTHING, MODEL_NOTHING}};
+
+model_amount model_gives(const model_call *c, uint32_t rank)
 {
-    return c->kind == RONDA_BARRIER ? 0 : c->count * model_width(c->type);
+    return kinds[c->kind].root_gives && rank != c->root ? MODEL_NOTHING : kinds[c->kind].gives;
 }
 
-size_t model_send_bytes(const model_call *c)
+model_amount model_gets(const model_call *c, uint32_t rank)
 {
-    return c->kind == RONDA_BROADCAST        ? 0
-           : c->kind == RONDA_REDUCE_SCATTER ? bytes_of(c) * c->size
-                                             : bytes_of(c);
+    if (c->kind == RONDA_EXSCAN && rank == 0)
+        return MODEL_NOTHING;
+    return kinds[c->kind].root_gets && rank != c->root ? MODEL_NOTHING : kinds[c->kind].gets;
 }
 
-size_t model_recv_bytes(const model_call *c)
+bool model_reduces(ronda_kind kind)
 {
-    return c->kind == RONDA_ALLGATHER ? bytes_of(c) * c->size : bytes_of(c);
+    return kinds[kind].reduces;
 }
 
-size_t model_whole_bytes(const model_call *c)
+bool model_rooted(ronda_kind kind)
 {
-    const bool each = c->kind == RONDA_ALLGATHER || c->kind == RONDA_REDUCE_SCATTER;
-    return bytes_of(c) * (each ? c->size : 1);
+    return kinds[kind].rooted;
+}
+
+bool model_counted(ronda_kind kind)
+{
+    return kinds[kind].counted;
+}
+
+bool model_placed(const model_call *c, uint32_t rank)
+{
+    return kinds[c->kind].placed && model_gives(c, rank) && model_gets(c, rank);
+}
+
+uint64_t model_block(const model_call *c, uint32_t from, uint32_t to)
+{
+    if (!kinds[c->kind].counted)
+        return c->count;
+    const uint64_t h = mix(c->seed + from * 77 + (c->kind == RONDA_ALLTOALLV ? to * 9999991 : 0));
+    return h % 5 == 0 ? 0 : (h >> 8) % (c->count + 1);
+}
+
+uint64_t model_send_at(const model_call *c, uint32_t rank, uint32_t i)
+{
+    const bool all = c->kind == RONDA_ALLTOALLV;
+    uint64_t at = 0;
+    for (uint32_t k = 0; k < i; k++)
+        at += all ? model_block(c, rank, k) : model_block(c, k, 0);
+    return at;
+}
+
+uint64_t model_recv_at(const model_call *c, uint32_t rank, uint32_t i)
+{
+    uint64_t at = 0;
+    for (uint32_t k = 0; k < i; k++)
+        at += model_block(c, k, rank);
+    return at;
+}
+
+size_t model_send_bytes(const model_call *c, uint32_t rank)
+{
+    const model_amount has = model_gives(c, rank);
+    return model_width(c->type) * (has == MODEL_BLOCKS  ? model_send_at(c, rank, c->size)
+                                   : has == MODEL_BLOCK ? model_block(c, rank, 0)
+                                                        : 0);
+}
+
+size_t model_recv_bytes(const model_call *c, uint32_t rank)
+{
+    const model_amount has = model_gets(c, rank);
+    return model_width(c->type) * (has == MODEL_BLOCKS  ? model_recv_at(c, rank, c->size)
+                                   : has == MODEL_BLOCK ? model_block(c, rank, 0)
+                                                        : 0);
 }
 
 void model_fill(const model_call *c, uint32_t rank, void *to)
 {
     const size_t width = model_width(c->type);
-    const size_t bytes = c->kind == RONDA_BROADCAST ? bytes_of(c) : model_send_bytes(c);
+    const size_t bytes =
+        c->kind == RONDA_BROADCAST ? model_recv_bytes(c, rank) : model_send_bytes(c, rank);
     for (size_t at = 0; at < bytes; at += width)
         store_value(c, rank, at / width, (char *)to + at);
 }
@@ -268,11 +350,11 @@ static uint64_t fold_integer(ronda_op op, ronda_type type, uint64_t a, uint64_t 
     }
 }
 
-static void folded(const model_call *c, uint64_t index, void *to)
+static void folded(const model_call *c, uint32_t ranks, uint64_t index, void *to)
 {
     if (model_is_float(c->type)) {
         double x = float_value(c, 0, index);
-        for (uint32_t r = 1; r < c->size; r++)
+        for (uint32_t r = 1; r < ranks; r++)
             x = fold_float(c->op, c->type, x, float_value(c, r, index));
         if (c->op == RONDA_MEAN)
             x = c->type == RONDA_F64 ? x / c->size : (float)x / (float)c->size;
@@ -280,32 +362,62 @@ static void folded(const model_call *c, uint64_t index, void *to)
         return;
     }
     uint64_t x = integer_value(c, 0, index);
-    for (uint32_t r = 1; r < c->size; r++)
+    for (uint32_t r = 1; r < ranks; r++)
         x = fold_integer(c->op, c->type, x, integer_value(c, r, index));
     if (c->op == RONDA_MEAN)
         x = types[c->type].is_signed ? (uint64_t)((int64_t)x / (int64_t)c->size) : x / c->size;
     store_integer(c->type, to, x);
 }
 
-static bool reduces(const model_call *c)
+/* How many ranks, from rank 0 on, a rank's result is folded from. */
+static uint32_t folds(const model_call *c, uint32_t rank)
 {
-    return c->kind == RONDA_ALLREDUCE || c->kind == RONDA_REDUCE_SCATTER;
+    return c->kind == RONDA_SCAN ? rank + 1 : c->kind == RONDA_EXSCAN ? rank : c->size;
+}
+
+/* Element e of what a rank gets, if it is somebody's. */
+static void moved(const model_call *c, uint32_t rank, uint64_t e, void *to)
+{
+    uint32_t from = c->root;
+    uint64_t index = e;
+    if (kinds[c->kind].gets == MODEL_BLOCKS) {
+        for (from = 0; index >= model_block(c, from, rank); from++)
+            index -= model_block(c, from, rank);
+        if (kinds[c->kind].gives == MODEL_BLOCKS)
+            index += model_send_at(c, from, rank);
+    } else if (kinds[c->kind].gives == MODEL_BLOCKS) {
+        index += model_send_at(c, from, rank);
+    }
+    store_value(c, from, index, to);
+}
+
+/* Where a rank's result begins in the whole. */
+static size_t whole_at(const model_call *c, uint32_t rank)
+{
+    const bool same = c->kind == RONDA_ALLREDUCE || c->kind == RONDA_BROADCAST ||
+                      c->kind == RONDA_ALLGATHER || c->kind == RONDA_ALLGATHERV;
+    size_t at = 0;
+    for (uint32_t r = 0; r < rank && !same; r++)
+        at += model_recv_bytes(c, r);
+    return at;
 }
 
 void *model_whole(const model_call *c)
 {
-    const size_t width = model_width(c->type), bytes = model_whole_bytes(c);
-    char *whole = malloc(bytes + 1);
+    const size_t width = model_width(c->type);
+    const size_t last = whole_at(c, c->size - 1);
+    char *whole = malloc(last + model_recv_bytes(c, c->size - 1) + 1), *to = whole;
     if (!whole)
         abort();
-    for (size_t at = 0; at < bytes; at += width) {
-        const uint64_t index = at / width;
-        if (reduces(c))
-            folded(c, index, whole + at);
-        else if (c->kind == RONDA_BROADCAST)
-            store_value(c, c->root, index, whole + at);
-        else
-            store_value(c, (uint32_t)(index / c->count), index % c->count, whole + at);
+    for (uint32_t rank = last || c->size == 1 ? 0 : c->size - 1; rank < c->size; rank++) {
+        const uint64_t count = model_recv_bytes(c, rank) / width;
+        const uint64_t first =
+            kinds[c->kind].gives == MODEL_BLOCKS ? model_send_at(c, rank, rank) : 0;
+        for (uint64_t e = 0; e < count; e++, to += width)
+            if (kinds[c->kind].reduces)
+                folded(c, folds(c, rank), first + e, to);
+            else
+                moved(c, rank, e, to);
     }
     return whole;
 }
@@ -317,7 +429,7 @@ static bool same_element(const model_call *c, const char *got, const char *want)
 {
     if (memcmp(got, want, model_width(c->type)) == 0)
         return true;
-    return model_is_float(c->type) && reduces(c) && isnan(load_float(c->type, got)) &&
+    return model_is_float(c->type) && kinds[c->kind].reduces && isnan(load_float(c->type, got)) &&
            isnan(load_float(c->type, want));
 }
 
@@ -334,10 +446,8 @@ static void print_element(const model_call *c, const char *at, char *text, size_
 bool model_same(const model_call *c, uint32_t rank, const void *recv, const void *whole, char *why,
                 size_t capacity)
 {
-    const size_t width = model_width(c->type), bytes = model_recv_bytes(c);
-    const char *got = recv, *want = whole;
-    if (c->kind == RONDA_REDUCE_SCATTER)
-        want += rank * bytes;
+    const size_t width = model_width(c->type), bytes = model_recv_bytes(c, rank);
+    const char *got = recv, *want = (const char *)whole + whole_at(c, rank);
     if (bytes == 0 || memcmp(got, want, bytes) == 0)
         return true;
     for (size_t at = 0; at < bytes; at += width)
@@ -353,11 +463,11 @@ bool model_same(const model_call *c, uint32_t rank, const void *recv, const void
 }
 
 /* The exact result, more or less, and how far off rounding after every step can lead. */
-static long double exactly(const model_call *c, uint64_t index, long double *bound)
+static long double exactly(const model_call *c, uint32_t ranks, uint64_t index, long double *bound)
 {
     const long double unit = ldexpl(1, -types[c->type].precision);
     long double x = float_value(c, 0, index), all = fabsl(x);
-    for (uint32_t r = 1; r < c->size; r++) {
+    for (uint32_t r = 1; r < ranks; r++) {
         const long double y = float_value(c, r, index);
         if (c->op == RONDA_MIN || c->op == RONDA_MAX)
             x = isnan(x) || isnan(y) ? NAN : (c->op == RONDA_MIN ? y < x : y > x) ? y : x;
@@ -377,11 +487,11 @@ static long double exactly(const model_call *c, uint64_t index, long double *bou
 
 bool model_near(const model_call *c, uint32_t rank, const void *recv, char *why, size_t capacity)
 {
-    const size_t width = model_width(c->type), bytes = model_recv_bytes(c);
-    const uint64_t first = c->kind == RONDA_REDUCE_SCATTER ? rank * c->count : 0;
+    const size_t width = model_width(c->type), bytes = model_recv_bytes(c, rank);
+    const uint64_t first = kinds[c->kind].gives == MODEL_BLOCKS ? model_send_at(c, rank, rank) : 0;
     for (size_t at = 0; at < bytes; at += width) {
         long double bound;
-        const long double want = exactly(c, first + at / width, &bound);
+        const long double want = exactly(c, folds(c, rank), first + at / width, &bound);
         const double got = load_float(c->type, (const char *)recv + at);
         const bool ok = isnan(want)   ? isnan(got)
                         : isinf(want) ? (long double)got == want
@@ -399,24 +509,18 @@ bool model_near(const model_call *c, uint32_t rank, const void *recv, char *why,
 
 const char *model_text(const model_call *c)
 {
-    static const char *const kinds[] = {[RONDA_ALLREDUCE] = "allreduce",
-                                        [RONDA_BROADCAST] = "broadcast",
-                                        [RONDA_ALLGATHER] = "allgather",
-                                        [RONDA_REDUCE_SCATTER] = "reduce_scatter",
-                                        [RONDA_BARRIER] = "barrier"};
     static const char *const ops[] = {"?",   "sum",  "mean", "prod", "min",
                                       "max", "band", "bor",  "bxor"};
     static _Thread_local char text[160];
     snprintf(text, sizeof text, "%s of %" PRIu64 " %s, %s, root %u, %u ranks (seed %" PRIu64 ")",
-             kinds[c->kind], c->count, types[c->type].name, ops[c->op], c->root, c->size, c->seed);
+             kinds[c->kind].name, c->count, types[c->type].name, ops[c->op], c->root, c->size,
+             c->seed);
     return text;
 }
 
 ronda_kind model_kind(rng *r)
 {
-    static const ronda_kind kinds[] = {RONDA_ALLREDUCE, RONDA_BROADCAST, RONDA_ALLGATHER,
-                                       RONDA_REDUCE_SCATTER, RONDA_BARRIER};
-    return kinds[rng_below(r, 5)];
+    return RONDA_ALLREDUCE + (ronda_kind)rng_below(r, RONDA_BARRIER);
 }
 
 ronda_op model_op(rng *r, ronda_type type)
@@ -453,9 +557,11 @@ model_call model_draw(rng *r, ronda_kind kind, uint32_t size, uint64_t most_byte
         return c;
     c.type = 1 + (ronda_type)rng_below(r, RONDA_U64);
     c.count = some_count(r, most_bytes / model_width(c.type));
-    if (reduces(&c))
+    if (kinds[kind].reduces)
         c.op = model_op(r, c.type);
-    if (kind == RONDA_BROADCAST)
+    if (c.op == RONDA_MEAN && (kind == RONDA_SCAN || kind == RONDA_EXSCAN))
+        c.op = RONDA_MAX;
+    if (kinds[kind].rooted)
         c.root = (uint32_t)rng_below(r, size);
     return c;
 }

@@ -21,21 +21,34 @@ typedef struct {
     ronda_type type;
     ronda_op op; /* SUM where the kind has none */
     uint32_t root, size;
-    uint64_t count; /* as the API counts it; 0 for a barrier */
+    uint64_t count; /* as the API counts it, or the longest block; 0 for a barrier */
     model_data data;
     uint64_t seed;
 } model_call;
 
-/* Bytes of a rank's send and recv buffers, and of the whole result (model_whole). */
-size_t model_send_bytes(const model_call *c); /* broadcast, barrier: 0 */
-size_t model_recv_bytes(const model_call *c);
-size_t model_whole_bytes(const model_call *c);
+/* What a kind is like. */
+typedef enum { MODEL_NOTHING, MODEL_BLOCK, MODEL_BLOCKS } model_amount;
+model_amount model_gives(const model_call *c, uint32_t rank); /* broadcast, barrier: nothing */
+model_amount model_gets(const model_call *c, uint32_t rank);
+bool model_reduces(ronda_kind kind);
+bool model_rooted(ronda_kind kind);
+bool model_counted(ronda_kind kind);                   /* blocks differ in length: up to c->count */
+bool model_placed(const model_call *c, uint32_t rank); /* can it work in place? */
+
+/* Elements that go from one rank to another, or of rank r's block (to: not looked at, but by alltoallv). */
+uint64_t model_block(const model_call *c, uint32_t from, uint32_t to);
+/* Where block i of a rank's send or recv begins, in elements. */
+uint64_t model_send_at(const model_call *c, uint32_t rank, uint32_t i);
+uint64_t model_recv_at(const model_call *c, uint32_t rank, uint32_t i);
+
+/* Bytes of a rank's send and recv buffers. */
+size_t model_send_bytes(const model_call *c, uint32_t rank); /* broadcast, barrier: 0 */
+size_t model_recv_bytes(const model_call *c, uint32_t rank);
 
 /* What a rank gives: model_send_bytes() of it; for a broadcast what is in its buffer at first. */
 void model_fill(const model_call *c, uint32_t rank, void *to);
 
-/* The results of all ranks: of reduce_scatter one rank's after the other's, else the one that all
- * have.  Floats are folded in rank order, in f32 or f64, and rounded once: bits that "direct"
+/* The results of all ranks: one rank's after the other's, or the one that all have.  Floats are folded in rank order, in f32 or f64, and rounded once: bits that "direct"
  * algorithms promise, and that every algorithm has with MODEL_EXACT.  To be freed. */
 void *model_whole(const model_call *c);
 
@@ -50,7 +63,7 @@ bool model_near(const model_call *c, uint32_t rank, const void *recv, char *why,
 const char *model_text(const model_call *c);
 
 /* Random calls. */
-ronda_kind model_kind(rng *r); /* one of the five */
+ronda_kind model_kind(rng *r);
 model_call model_draw(rng *r, ronda_kind kind, uint32_t size, uint64_t most_bytes);
 ronda_op model_op(rng *r, ronda_type type); /* one that the type allows */
 size_t model_width(ronda_type type);        /* bytes of an element */

@@ -24,7 +24,7 @@ static uint64_t draw_count(rng *random, ronda_kind kind, uint32_t n)
 {
     const uint64_t counts[] = {0, 1, 2, 3, n - 1, n, n + 1, 2 * n + 3, rng_below(random, 40)};
     const uint64_t count = counts[rng_below(random, sizeof counts / sizeof *counts)];
-    const bool blocks = kind == RONDA_ALLGATHER || kind == RONDA_REDUCE_SCATTER;
+    const bool blocks = rd_kind(kind)->gives == RD_BLOCKS || rd_kind(kind)->gets == RD_BLOCKS;
     return kind == RONDA_BARRIER ? 1 : blocks ? count % 9 : count;
 }
 
@@ -42,17 +42,19 @@ subject draw_subject(rng *random)
     subject s = {.algorithm = row < rows ? &rd_algorithms[row] : &oddities[(row - rows) % odd],
                  .n = 2 + (uint32_t)rng_below(random, MOST_RANKS - 1)};
     const ronda_kind kind = s.algorithm->kind;
-    const bool reduces = kind == RONDA_ALLREDUCE || kind == RONDA_REDUCE_SCATTER;
     const int place =
-        reduces || kind == RONDA_ALLGATHER ? (int)rng_below(random, RD_PLACES) : RD_PLACE_NONE;
+        rd_kind(kind)->place != RD_APART ? (int)rng_below(random, RD_PLACES) : RD_PLACE_NONE;
     rd_shape shape = {.kind = kind, .size = s.n, .count = draw_count(random, kind, s.n)};
     shape.width = kind == RONDA_BARRIER ? 1 : widths[rng_below(random, 5)];
-    shape.root = kind == RONDA_BROADCAST ? (uint32_t)rng_below(random, s.n) : 0;
-    shape.mean = reduces && rng_below(random, 2);
+    shape.root = rd_kind_rooted(kind) ? (uint32_t)rng_below(random, s.n) : 0;
+    shape.mean = rd_kind_means(kind) && rng_below(random, 2);
+    const uint64_t count = shape.count;
     s.segment = segments[rng_below(random, 6)];
     for (uint32_t r = 0; r < s.n; r++) {
         shape.rank = r;
         shape.in_place = place == RD_PLACE_ALL || (place == RD_PLACE_MIXED && r % 2);
+        uint64_t starts[2 * (MOST_RANKS + 1)];
+        rd_ragged_starts(&shape, count, starts);
         s.plans[r] = rd_plan_begin(s.algorithm, &shape);
         rd_plan_generate(s.plans[r], s.segment);
     }

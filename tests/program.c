@@ -43,6 +43,22 @@ static uint64_t mark_of(uint64_t sequence)
     return sequence * 0x9e3779b97f4a7c15 + 5;
 }
 
+static void set_starts(const model_call *c, uint32_t rank, rd_shape *shape,
+                       uint64_t starts[2][PROGRAM_RANKS + 1])
+{
+    const rd_kind_facts *k = rd_kind(c->kind);
+    for (uint32_t i = 0; i <= c->size; i++) {
+        starts[RD_IN][i] = model_send_at(c, rank, i);
+        starts[RD_OUT][i] = model_recv_at(c, rank, i);
+    }
+    if (k->counted && k->gives == RD_BLOCKS)
+        shape->starts[RD_IN] = starts[RD_IN];
+    if (k->counted && k->gets == RD_BLOCKS)
+        shape->starts[RD_OUT] = starts[RD_OUT];
+    if (c->kind == RONDA_ALLTOALLV)
+        shape->count = 0;
+}
+
 void stage_open(const program *p, uint32_t rank, uint64_t sequence, const leg *l, stage *s)
 {
     const model_call *c = &l->planned.call;
@@ -50,15 +66,17 @@ void stage_open(const program *p, uint32_t rank, uint64_t sequence, const leg *l
     *s = (stage){.token = calloc(2, 1)};
     s->token[0] = 1;
     s->buffers = call_open(c, rank, l->planned.in_place >> rank % 64 & 1, l->planned.skew);
-    const bool in_place = s->buffers.in_place && c->kind != RONDA_BROADCAST && !barrier;
-    const rd_shape shape = {.kind = c->kind,
-                            .rank = rank,
-                            .size = p->size,
-                            .root = c->root,
-                            .width = (uint32_t)model_width(c->type),
-                            .in_place = in_place,
-                            .mean = c->op == RONDA_MEAN,
-                            .count = barrier ? 1 : c->count};
+    const bool in_place = s->buffers.in_place;
+    rd_shape shape = {.kind = c->kind,
+                      .rank = rank,
+                      .size = p->size,
+                      .root = c->root,
+                      .width = (uint32_t)model_width(c->type),
+                      .in_place = in_place,
+                      .mean = c->op == RONDA_MEAN,
+                      .count = barrier ? 1 : c->count};
+    uint64_t starts[2][PROGRAM_RANKS + 1];
+    set_starts(c, rank, &shape, starts);
     s->plan = rd_plan_build(l->algorithm, &shape, l->segment);
     if (!s->plan)
         abort();
@@ -78,7 +96,7 @@ void stage_open(const program *p, uint32_t rank, uint64_t sequence, const leg *l
 /* Right by the model, and the same bits as in the run before. */
 void stage_finish(const program *p, uint32_t rank, leg *l, stage *s)
 {
-    const size_t bytes = model_recv_bytes(&l->planned.call);
+    const size_t bytes = model_recv_bytes(&l->planned.call, rank);
     call_right(&s->buffers, l->planned.whole);
     if (p->keep) {
         l->bits[rank] = malloc(bytes + 1);
@@ -198,8 +216,8 @@ leg leg_draw(rng *r, const rd_algorithm *a, uint32_t size, uint64_t most_bytes, 
     static const uint64_t segments[] = {0, 64, 200, 1024, 1 << 20};
     model_call c = model_draw(r, a->kind, size, most_bytes);
     c.data = exact ? MODEL_EXACT : MODEL_ANY;
-    const bool rounds = !exact && model_is_float(c.type) && !(a->flags & RD_ORDERED) &&
-                        (c.kind == RONDA_ALLREDUCE || c.kind == RONDA_REDUCE_SCATTER);
+    const bool one_pass = a->flags & RD_ORDERED && c.kind != RONDA_SCAN && c.kind != RONDA_EXSCAN;
+    const bool rounds = !exact && model_is_float(c.type) && !one_pass && model_reduces(c.kind);
     leg l = {.algorithm = a, .segment = segments[rng_below(r, 5)]};
     l.planned = call_plan(r, &c, !rounds);
     return l;

@@ -29,27 +29,27 @@ static void prove(question q)
     CHECK(proof.ok == (proof.why[0] == 0), "ok is %d and why is \"%s\"", proof.ok, proof.why);
 }
 
-static bool reduces(const rd_algorithm *a)
+static bool means(const rd_algorithm *a)
 {
-    return a->kind == RONDA_ALLREDUCE || a->kind == RONDA_REDUCE_SCATTER;
+    return rd_kind_means(a->kind);
 }
 
 /* Everyone has blocks of every rank, so counts weigh more. */
 static bool has_blocks(const rd_algorithm *a)
 {
-    return a->kind == RONDA_ALLGATHER || a->kind == RONDA_REDUCE_SCATTER;
+    return rd_kind(a->kind)->gives == RD_BLOCKS || rd_kind(a->kind)->gets == RD_BLOCKS;
 }
 
 /* Of one world, count and segment: roots, places, mean or not.  `few`: not every mixture of them. */
 static void prove_variants(question q, bool few)
 {
     const uint32_t roots[] = {0, 1, q.n / 2, q.n - 1};
-    const bool rooted = q.a->kind == RONDA_BROADCAST, all = q.n <= 9;
-    const bool placed = reduces(q.a) || has_blocks(q.a);
+    const bool rooted = rd_kind_rooted(q.a->kind), all = q.n <= 9;
+    const bool placed = rd_kind(q.a->kind)->place != RD_APART;
     for (uint32_t i = 0; i < (rooted ? (all ? q.n : 4) : 1); i++)
         for (q.place = few && placed ? RD_PLACE_MIXED : 0; q.place < (placed ? RD_PLACES : 1);
              q.place++)
-            for (int mean = few && reduces(q.a); mean <= reduces(q.a); mean++) {
+            for (int mean = few && means(q.a); mean <= means(q.a); mean++) {
                 q.root = all ? i : roots[i];
                 q.mean = mean;
                 prove(q);
@@ -119,8 +119,8 @@ static void prove_large(const char *name, ronda_kind kind, uint32_t n, uint64_t 
                      .width = 4,
                      .count = count,
                      .segment = segment,
-                     .mean = reduces(a),
-                     .place = reduces(a) || has_blocks(a) ? RD_PLACE_MIXED : RD_PLACE_NONE});
+                     .mean = means(a),
+                     .place = means(a) || has_blocks(a) ? RD_PLACE_MIXED : RD_PLACE_NONE});
 }
 
 TEST(rows_for_many_ranks_are_proved_for_1024)

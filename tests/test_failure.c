@@ -16,9 +16,6 @@ enum { MOST = 8 };
 static const uint64_t PATIENT_NS = 20000000000u, SHORT_NS = 200000000u;
 static const double ABSURD_SECONDS = 15;
 
-static const ronda_kind kinds[] = {RONDA_ALLREDUCE, RONDA_BROADCAST, RONDA_ALLGATHER,
-                                   RONDA_REDUCE_SCATTER, RONDA_BARRIER};
-
 /* What the lost rank does instead of taking part. */
 typedef enum {
     CLOSES_FIRST, /* before the others call */
@@ -53,10 +50,14 @@ static void until(_Atomic uint32_t *word, uint32_t value)
         sleep_ms(1);
 }
 
-/* A broadcast's root, or a receiver whom the lost rank does not feed, may have been done. */
+/* Whoever does not need the lost rank may have been done: ranks that are not fed by it, or that feed it so
+ * little that nobody waits for it. */
 static bool may_succeed(const scene *s)
 {
-    return s->call.kind == RONDA_BROADCAST && s->call.root != s->lost;
+    const ronda_kind kind = s->call.kind;
+    if (kind == RONDA_BROADCAST || kind == RONDA_SCATTER || kind == RONDA_SCATTERV)
+        return s->call.root != s->lost;
+    return model_rooted(kind) || kind == RONDA_SCAN || kind == RONDA_EXSCAN;
 }
 
 static void check_error(const scene *s, uint32_t rank, ronda_status status)
@@ -171,8 +172,7 @@ static void play(scene *s)
 
 static scene make_scene(rng *r, deed what, uint32_t size, ronda_kind kind, uint64_t bytes)
 {
-    const uint64_t count =
-        bytes / 8 / (kind == RONDA_ALLGATHER || kind == RONDA_REDUCE_SCATTER ? size : 1);
+    const uint64_t count = bytes / 8 / (kind > RONDA_BROADCAST && kind < RONDA_SCAN ? size : 1);
     return (scene){.size = size,
                    .lost = (uint32_t)rng_below(r, size),
                    .deed = what,
@@ -198,11 +198,11 @@ static void play_all(deed what, uint32_t rounds)
     test_deadline(120);
     for (uint32_t round = 0; round < rounds; round++)
         for (uint32_t i = 0; i < 4; i++)
-            for (uint32_t k = 0; k < 5; k++)
+            for (ronda_kind k = RONDA_ALLREDUCE; k <= RONDA_BARRIER; k++)
                 for (uint32_t b = 0; b < 3 && !test_failed(); b++) {
-                    if (b == 2 && (i > 1 || round > 0 || kinds[k] == RONDA_BARRIER))
+                    if (b == 2 && (i > 1 || round > 0 || k == RONDA_BARRIER))
                         continue;
-                    scene s = make_scene(&r, what, sizes[i], kinds[k], bytes[b]);
+                    scene s = make_scene(&r, what, sizes[i], k, bytes[b]);
                     play(&s);
                 }
 }
@@ -214,27 +214,27 @@ static uint32_t rounds(uint32_t many)
 
 TEST(a_rank_closes_before_the_others_call)
 {
-    play_all(CLOSES_FIRST, rounds(5));
+    play_all(CLOSES_FIRST, rounds(2));
 }
 
 TEST(a_rank_closes_while_the_others_wait)
 {
-    play_all(CLOSES_LATE, rounds(4));
+    play_all(CLOSES_LATE, rounds(2));
 }
 
 TEST(a_rank_aborts_before_the_others_call)
 {
-    play_all(ABORTS_FIRST, rounds(5));
+    play_all(ABORTS_FIRST, rounds(2));
 }
 
 TEST(a_rank_aborts_while_the_others_wait)
 {
-    play_all(ABORTS_LATE, rounds(4));
+    play_all(ABORTS_LATE, rounds(2));
 }
 
 TEST(another_thread_aborts)
 {
-    play_all(ABORTED_OUTSIDE, rounds(4));
+    play_all(ABORTED_OUTSIDE, rounds(2));
 }
 
 /* --- the deadline --- */
@@ -244,10 +244,10 @@ TEST(a_rank_never_comes)
     rng r = rng_start();
     static const uint32_t sizes[] = {2, 3, 5};
     test_deadline(60);
-    for (uint32_t k = 0; k < 5; k++)
+    for (ronda_kind k = RONDA_ALLREDUCE; k <= RONDA_BARRIER; k++)
         for (uint32_t i = 0; i < 3 && !test_failed(); i++) {
-            scene s = make_scene(&r, NEVER_COMES, sizes[i], kinds[k], i == 1 ? 40000 : 8);
-            if (may_succeed(&s))
+            scene s = make_scene(&r, NEVER_COMES, sizes[i], k, i == 1 ? 40000 : 8);
+            if (k == RONDA_BROADCAST || k == RONDA_SCATTER || k == RONDA_SCATTERV)
                 s.call.root = s.lost; /* the others need it */
             play(&s);
             CHECK(strstr(s.messages[(s.lost + 1) % s.size], "has not called it"), "%s",
@@ -466,7 +466,8 @@ TEST(nothing_is_left)
 
     mallopt(M_ARENA_MAX, 1);
     for (uint32_t i = 0; i < 2 * worlds && !test_failed(); i++) {
-        scene s = make_scene(&r, (deed)(i % 5), 2 + i % 3, kinds[i % 5], i % 7 ? 8 : 40000);
+        scene s = make_scene(&r, (deed)(i % 5), 2 + i % 3, (ronda_kind)(1 + i % RONDA_BARRIER),
+                             i % 7 ? 8 : 40000);
         play(&s);
         if (i + 1 == worlds) {
             used = mallinfo2().uordblks;

@@ -29,7 +29,7 @@ typedef struct {
 static void text_of(const model_call *c, uint64_t sequence, char *text, size_t capacity)
 {
     const rd_record r = {.sequence = sequence,
-                         .count = c->count,
+                         .count = model_counted(c->kind) ? model_recv_at(c, 0, c->size) : c->count,
                          .kind = c->kind,
                          .type = c->type,
                          .op = c->op,
@@ -65,17 +65,22 @@ static void check_message(const scene *s, uint32_t rank)
           "found by %u about %u, but the odd one is %u", e.rank, e.peer, s->odd);
 }
 
-/* Success is allowed only where a rank's part was done: as the root of a broadcast, or with the
- * root's data, from a root that made the same call. */
+/* Success is allowed only where a rank's part was done: if it only sends, as the root of a broadcast or
+ * to that of a gather; or with data of ranks that all made the same call. */
 static void check_success(const scene *s, uint32_t rank, const call_buffers *b)
 {
     const model_call *c = &b->call;
-    CHECK(c->kind == RONDA_BROADCAST, "rank %u (odd: %u): %s succeeded", rank, s->odd,
+    const bool scans = c->kind == RONDA_SCAN || c->kind == RONDA_EXSCAN;
+    CHECK(model_rooted(c->kind) || scans, "rank %u (odd: %u): %s succeeded", rank, s->odd,
           model_text(c));
-    if (rank == c->root || c->kind != RONDA_BROADCAST)
+    if (c->kind == RONDA_BROADCAST ? rank == c->root : model_gets(c, rank) == MODEL_NOTHING)
         return;
-    CHECK(rank != s->odd && c->root != s->odd, "rank %u took a broadcast from %u, odd is %u", rank,
-          c->root, s->odd);
+    if (scans)
+        CHECK(s->odd > rank || rank == 0, "rank %u has the odd rank %u in its scan", rank, s->odd);
+    else
+        CHECK(rank == c->root ? model_gives(c, rank) == MODEL_BLOCKS
+                              : rank != s->odd && c->root != s->odd,
+              "rank %u took something from %u, odd is %u", rank, c->root, s->odd);
     void *whole = model_whole(c);
     call_right(b, whole);
     free(whole);
@@ -202,6 +207,96 @@ TEST(another_collective_large)
 {
     test_deadline(120);
     every_pair_of_kinds(20000);
+}
+
+/* Each collective against three others, wherever the odd rank is. */
+static void every_kind(uint64_t count)
+{
+    for (ronda_kind a = 0; a < RONDA_BARRIER; a++)
+        for (ronda_kind b = 1; b < RONDA_BARRIER; b += 5)
+            play_everywhere(plain_call(1 + a, 0, count),
+                            plain_call(1 + (a + b) % RONDA_BARRIER, 0, count), (uint32_t)a % 3);
+}
+
+TEST(every_collective_against_others)
+{
+    test_deadline(120);
+    every_kind(2);
+    every_kind(20000);
+}
+
+TEST(another_root_of_every_collective)
+{
+    for (ronda_kind k = RONDA_ALLREDUCE; k < RONDA_BARRIER; k++)
+        for (uint64_t count = 2; count <= 20000 && model_rooted(k); count += 19998) {
+            model_call common = plain_call(k, 0, count), other = common;
+            other.root = 1;
+            play_everywhere(common, other, 1);
+        }
+}
+
+/* --- counts --- */
+
+static void run_counts(void *context, uint32_t rank)
+{
+    ronda_comm *comm = ((ronda_comm **)context)[rank];
+    uint32_t send[16] = {0}, recv[16] = {0};
+    size_t counts[3] = {1, 2, 3};
+    if (rank == 1) /* as many in all */
+        counts[0] = 2, counts[1] = 1;
+    ronda_set_timeout(comm, TIMEOUT_NS);
+    ronda_status status = ronda_allgatherv(comm, send, recv, counts, RONDA_U32);
+    CHECK(status == RONDA_EMISMATCH && strstr(ronda_last_error(comm), "differ in counts"),
+          "rank %u: %s: %s", rank, ronda_strerror(status), ronda_last_error(comm));
+}
+
+TEST(other_counts_that_add_up_to_the_same)
+{
+    ronda_comm *comms[3];
+    if (!world_open(3, NULL, comms))
+        return;
+    run_ranks(3, run_counts, comms);
+    world_close(3, comms);
+}
+
+/* Rank 1 sends rank 2 one more than it expects. */
+static void run_alltoallv(void *context, uint32_t rank)
+{
+    const struct {
+        ronda_comm **comms;
+        size_t count;
+    } *s = context;
+    static uint32_t send[3][70000], recv[3][70000];
+    ronda_comm *comm = s->comms[rank];
+    size_t send_counts[3] = {s->count, s->count, s->count}, recv_counts[3];
+    memcpy(recv_counts, send_counts, sizeof recv_counts);
+    send_counts[2] += rank == 1;
+    ronda_set_timeout(comm, TIMEOUT_NS);
+    ronda_status status =
+        ronda_alltoallv(comm, send[rank], send_counts, recv[rank], recv_counts, RONDA_U32);
+    if (!status)
+        status = ronda_barrier(comm);
+    CHECK(status == RONDA_EMISMATCH &&
+              strstr(ronda_last_error(comm),
+                     "rank 1 does not send rank 2 as many elements as rank 2 expects"),
+          "rank %u: %s: %s", rank, ronda_strerror(status), ronda_last_error(comm));
+}
+
+TEST(an_alltoallv_that_does_not_fit)
+{
+    for (size_t count = 0; count <= 20000; count += 10000) {
+        struct {
+            ronda_comm **comms;
+            size_t count;
+        } s;
+        ronda_comm *comms[3];
+        s.comms = comms;
+        s.count = count;
+        if (!world_open(3, NULL, comms))
+            return;
+        run_ranks(3, run_alltoallv, &s);
+        world_close(3, comms);
+    }
 }
 
 TEST(another_count)

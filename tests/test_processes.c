@@ -100,13 +100,7 @@ TEST(every_algorithm)
     for (const rd_algorithm *a = rd_algorithms; a->name && !test_failed(); a++) {
         char force[64];
         const uint32_t n = 2 + (uint32_t)rng_below(&r, 5);
-        snprintf(force, sizeof force, "%s=%s",
-                 a->kind == RONDA_ALLREDUCE        ? "allreduce"
-                 : a->kind == RONDA_BROADCAST      ? "broadcast"
-                 : a->kind == RONDA_ALLGATHER      ? "allgather"
-                 : a->kind == RONDA_REDUCE_SCATTER ? "reduce_scatter"
-                                                   : "barrier",
-                 a->name);
+        snprintf(force, sizeof force, "%s=%s", rd_kind_name(a->kind), a->name);
         setenv("RONDA_ALGO", force, 1);
         p.count = 8;
         for (uint32_t k = 0; k < p.count; k++) {

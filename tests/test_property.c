@@ -9,19 +9,13 @@
 #include "calls.h"
 #include "plan/plan.h"
 
-enum { MOST = 320, PROGRAM = 300 };
-
-static const char *const kind_names[] = {[RONDA_ALLREDUCE] = "allreduce",
-                                         [RONDA_BROADCAST] = "broadcast",
-                                         [RONDA_ALLGATHER] = "allgather",
-                                         [RONDA_REDUCE_SCATTER] = "reduce_scatter",
-                                         [RONDA_BARRIER] = "barrier"};
+enum { MOST = 320, PROGRAM = 400 };
 
 /* "allreduce=ring" */
 static const char *force(const rd_algorithm *a)
 {
     static char text[64];
-    snprintf(text, sizeof text, "%s=%s", kind_names[a->kind], a->name);
+    snprintf(text, sizeof text, "%s=%s", rd_kind_name(a->kind), a->name);
     return text;
 }
 
@@ -70,8 +64,12 @@ TEST(every_type_and_op_gives_the_models_bits)
         for (ronda_type type = RONDA_F16; type <= RONDA_U64; type++)
             for (ronda_op op = RONDA_SUM; op <= (model_is_float(type) ? RONDA_MAX : RONDA_BXOR);
                  op++)
-                for (int k = 0; k < 2; k++) {
-                    const model_call c = {.kind = k ? RONDA_REDUCE_SCATTER : RONDA_ALLREDUCE,
+                for (int k = 0; k < 4; k++) {
+                    static const ronda_kind kinds[] = {RONDA_ALLREDUCE, RONDA_REDUCE_SCATTER,
+                                                       RONDA_REDUCE, RONDA_SCAN};
+                    if (op == RONDA_MEAN && kinds[k] == RONDA_SCAN)
+                        continue;
+                    const model_call c = {.kind = kinds[k],
                                           .type = type,
                                           .op = op,
                                           .size = sizes[s],
@@ -171,7 +169,7 @@ TEST(programs_that_repeat_their_shapes)
 
 static const char *some_algorithms(rng *r)
 {
-    static char text[200];
+    static char text[600];
     size_t at = 0;
     for (ronda_kind kind = 1; kind <= RONDA_BARRIER; kind++) {
         const rd_algorithm *found[16];
@@ -180,7 +178,7 @@ static const char *some_algorithms(rng *r)
             if (a->kind == kind)
                 found[count++] = a;
         if (count && rng_below(r, 4))
-            at += (size_t)snprintf(text + at, sizeof text - at, "%s=%s,", kind_names[kind],
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s=%s,", rd_kind_name(kind),
                                    found[rng_below(r, count)]->name);
     }
     text[at] = 0;
@@ -227,14 +225,14 @@ static void run_rounding(void *context, uint32_t rank)
     const ronda_status status = call_run(t->comms[rank], &b);
     if (CHECK(status == RONDA_OK, "%s: %s", model_text(t->call), ronda_last_error(t->comms[rank])))
         call_right(&b, t->whole);
-    memcpy(t->results[rank], b.recv, model_recv_bytes(t->call));
+    memcpy(t->results[rank], b.recv, model_recv_bytes(t->call, rank));
     call_close(&b);
 }
 
 /* Runs a call; keeps every rank's result, and checks that all that should are the same bits. */
 static void run_once(rounding *t)
 {
-    const size_t bytes = model_recv_bytes(t->call);
+    const size_t bytes = model_recv_bytes(t->call, 0);
     run_ranks(t->size, run_rounding, t);
     for (uint32_t rank = 1; rank < t->size && t->call->kind == RONDA_ALLREDUCE; rank++)
         CHECK(memcmp(t->results[0], t->results[rank], bytes) == 0,
@@ -248,7 +246,7 @@ static void check_rounding(rng *r, const rd_algorithm *a, uint32_t n, const mode
     ronda_comm *comms[MOST];
     char *first[MOST], *second[MOST];
     void *whole = known ? model_whole(c) : NULL;
-    const size_t bytes = model_recv_bytes(c);
+    const size_t bytes = c->count * model_width(c->type);
 
     if (!world_open(n, force(a), comms))
         return;
@@ -275,25 +273,27 @@ static void check_rounding(rng *r, const rd_algorithm *a, uint32_t n, const mode
     free(whole);
 }
 
-static void check_roundings(model_data data, ronda_type last_type, bool ordered_only)
+static void check_roundings(model_data data, ronda_type last_type, bool one_pass_only)
 {
     rng r = rng_start();
     const uint32_t most = test_sanitized() ? 6 : 10;
     for (const rd_algorithm *a = rd_algorithms; a->name; a++) {
-        const bool ordered = a->flags & RD_ORDERED;
-        if ((a->kind != RONDA_ALLREDUCE && a->kind != RONDA_REDUCE_SCATTER) ||
-            (ordered_only && !ordered))
+        const bool scans = a->kind == RONDA_SCAN || a->kind == RONDA_EXSCAN;
+        const bool one_pass = a->flags & RD_ORDERED && !scans;
+        if (!model_reduces(a->kind) || (one_pass_only && !one_pass))
             continue;
         for (uint32_t n = 1; n <= most && !test_failed(); n++)
             for (ronda_type type = RONDA_F16; type <= last_type; type++) {
+                const ronda_op op = model_op(&r, type);
                 const model_call c = {.kind = a->kind,
                                       .type = type,
-                                      .op = model_op(&r, type),
+                                      .op = scans && op == RONDA_MEAN ? RONDA_SUM : op,
+                                      .root = model_rooted(a->kind) ? n / 2 : 0,
                                       .size = n,
                                       .count = 1 + rng_below(&r, rng_below(&r, 2) ? 12 : 1200),
                                       .data = data,
                                       .seed = rng_next(&r)};
-                check_rounding(&r, a, n, &c, ordered_only);
+                check_rounding(&r, a, n, &c, one_pass_only);
             }
     }
 }
@@ -332,12 +332,12 @@ TEST(rounding_once_differs_from_rounding_often)
     char *results[8];
     char *whole = model_whole(&c);
     for (uint32_t i = 0; i < 8; i++)
-        results[i] = calloc(1, model_recv_bytes(&c));
+        results[i] = calloc(1, model_recv_bytes(&c, 0));
     if (!world_open(8, "allreduce=ring", comms))
         return;
     rounding t = {8, comms, &c, 0, NULL, results};
     run_once(&t);
-    CHECK(memcmp(results[0], whole, model_recv_bytes(&c)) != 0, "the ring rounds like one pass");
+    CHECK(memcmp(results[0], whole, model_recv_bytes(&c, 0)) != 0, "the ring rounds like one pass");
     world_close(8, comms);
     for (uint32_t i = 0; i < 8; i++)
         free(results[i]);

@@ -276,30 +276,16 @@ static bool is_sentence(const char *text)
     return length > 0 && length < sizeof((rd_error){0}).message;
 }
 
-static ronda_status call(ronda_comm *comm, const model_call *c, const void *in, void *out)
-{
-    switch (c->kind) {
-    case RONDA_ALLREDUCE:
-        return ronda_allreduce(comm, in, out, c->count, c->type, c->op);
-    case RONDA_BROADCAST:
-        return ronda_broadcast(comm, out, c->count, c->type, c->root);
-    case RONDA_ALLGATHER:
-        return ronda_allgather(comm, in, out, c->count, c->type);
-    case RONDA_REDUCE_SCATTER:
-        return ronda_reduce_scatter(comm, in, out, c->count, c->type, c->op);
-    default:
-        return ronda_barrier(comm);
-    }
-}
-
 /* A call that may fail, but not anyhow.  false: it has failed. */
 static bool call_once(ronda_comm *comm, const model_call *c, uint32_t rank, harm h, uint64_t seed)
 {
-    fenced in = fenced_open(model_send_bytes(c)), out = fenced_open(model_recv_bytes(c));
+    fenced in = fenced_open(model_send_bytes(c, rank)),
+           out = fenced_open(model_recv_bytes(c, rank));
     char why[300] = "";
     model_fill(c, rank, c->kind == RONDA_BROADCAST ? out.at : in.at);
     const double start = seconds_now();
-    const ronda_status status = call(comm, c, in.at, out.at);
+    const call_buffers b = {.call = *c, .rank = rank, .send = in.at, .recv = out.at};
+    const ronda_status status = call_run(comm, &b);
     const double ms = (seconds_now() - start) * 1000;
 
     CHECK(ms < TIMEOUT_MS + SLACK_MS, "seed %" PRIu64 ": rank %u: %s took %.0f ms", seed, rank,

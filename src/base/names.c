@@ -20,17 +20,32 @@ static const char *const ops[] = {
     [RONDA_SUM] = "sum", [RONDA_MEAN] = "mean", [RONDA_PROD] = "prod", [RONDA_MIN] = "min",
     [RONDA_MAX] = "max", [RONDA_BAND] = "band", [RONDA_BOR] = "bor",   [RONDA_BXOR] = "bxor"};
 
-static const char *const kinds[] = {[RONDA_ALLREDUCE] = "allreduce",
-                                    [RONDA_BROADCAST] = "broadcast",
-                                    [RONDA_ALLGATHER] = "allgather",
-                                    [RONDA_REDUCE_SCATTER] = "reduce_scatter",
-                                    [RONDA_BARRIER] = "barrier"};
+static const rd_kind_facts kinds[RD_KINDS] = {
+    [RONDA_ALLREDUCE] = {"allreduce", RD_BLOCK, RD_BLOCK, RD_SAME, .reduces = true},
+    [RONDA_REDUCE] = {"reduce", RD_BLOCK, RD_BLOCK, RD_SAME, .root_gets = true, .reduces = true,
+                      .rooted = true},
+    [RONDA_BROADCAST] = {"broadcast", RD_NOTHING, RD_BLOCK, RD_APART, .rooted = true},
+    [RONDA_ALLGATHER] = {"allgather", RD_BLOCK, RD_BLOCKS, RD_SEND_IN_RECV},
+    [RONDA_ALLGATHERV] = {"allgatherv", RD_BLOCK, RD_BLOCKS, RD_SEND_IN_RECV, .counted = true},
+    [RONDA_REDUCE_SCATTER] = {"reduce_scatter", RD_BLOCKS, RD_BLOCK, RD_RECV_IN_SEND,
+                              .reduces = true},
+    [RONDA_REDUCE_SCATTERV] = {"reduce_scatterv", RD_BLOCKS, RD_BLOCK, RD_RECV_IN_SEND,
+                               .reduces = true, .counted = true},
+    [RONDA_GATHER] = {"gather", RD_BLOCK, RD_BLOCKS, RD_SEND_IN_RECV, .root_gets = true,
+                      .rooted = true},
+    [RONDA_GATHERV] = {"gatherv", RD_BLOCK, RD_BLOCKS, RD_SEND_IN_RECV, .root_gets = true,
+                       .rooted = true, .counted = true},
+    [RONDA_SCATTER] = {"scatter", RD_BLOCKS, RD_BLOCK, RD_RECV_IN_SEND, .root_gives = true,
+                       .rooted = true},
+    [RONDA_SCATTERV] = {"scatterv", RD_BLOCKS, RD_BLOCK, RD_RECV_IN_SEND, .root_gives = true,
+                        .rooted = true, .counted = true},
+    [RONDA_ALLTOALL] = {"alltoall", RD_BLOCKS, RD_BLOCKS, RD_SAME},
+    [RONDA_ALLTOALLV] = {"alltoallv", RD_BLOCKS, RD_BLOCKS, RD_APART, .counted = true},
+    [RONDA_SCAN] = {"scan", RD_BLOCK, RD_BLOCK, RD_SAME, .reduces = true},
+    [RONDA_EXSCAN] = {"exscan", RD_BLOCK, RD_BLOCK, RD_SAME, .reduces = true},
+    [RONDA_BARRIER] = {"barrier", RD_BLOCK, RD_BLOCK, RD_APART}};
 
-enum {
-    TYPES = sizeof types / sizeof *types,
-    OPS = sizeof ops / sizeof *ops,
-    KINDS = sizeof kinds / sizeof *kinds
-};
+enum { TYPES = sizeof types / sizeof *types, OPS = sizeof ops / sizeof *ops };
 
 const char *rd_type_name(ronda_type type)
 {
@@ -52,9 +67,15 @@ const char *rd_op_name(ronda_op op)
     return op > 0 && op < OPS ? ops[op] : "?";
 }
 
+const rd_kind_facts *rd_kind(ronda_kind kind)
+{
+    return &kinds[kind > 0 && kind < RD_KINDS ? kind : 0];
+}
+
 const char *rd_kind_name(ronda_kind kind)
 {
-    return kind > 0 && kind < KINDS && kinds[kind] ? kinds[kind] : "?";
+    const char *name = rd_kind(kind)->name;
+    return name ? name : "?";
 }
 
 ronda_type rd_type_named(const char *name)
@@ -75,8 +96,8 @@ ronda_op rd_op_named(const char *name)
 
 ronda_kind rd_kind_named(const char *name)
 {
-    for (ronda_kind k = 1; k < KINDS; k++)
-        if (kinds[k] && strcmp(name, kinds[k]) == 0)
+    for (ronda_kind k = 1; k < RD_KINDS; k++)
+        if (kinds[k].name && strcmp(name, kinds[k].name) == 0)
             return k;
     return 0;
 }
@@ -90,24 +111,49 @@ bool rd_op_allows(ronda_op op, ronda_type type)
 
 bool rd_kind_reduces(ronda_kind kind)
 {
-    return kind == RONDA_ALLREDUCE || kind == RONDA_REDUCE_SCATTER;
+    return rd_kind(kind)->reduces;
+}
+
+/* Of how many? */
+bool rd_kind_means(ronda_kind kind)
+{
+    return rd_kind(kind)->reduces && kind != RONDA_SCAN && kind != RONDA_EXSCAN;
 }
 
 bool rd_kind_rooted(ronda_kind kind)
 {
-    return kind == RONDA_BROADCAST;
+    return rd_kind(kind)->rooted;
+}
+
+int rd_kind_gives(ronda_kind kind, uint32_t rank, uint32_t root)
+{
+    const rd_kind_facts *k = rd_kind(kind);
+    return k->root_gives && rank != root ? RD_NOTHING : k->gives;
+}
+
+/* Nothing comes before rank 0. */
+int rd_kind_gets(ronda_kind kind, uint32_t rank, uint32_t root)
+{
+    const rd_kind_facts *k = rd_kind(kind);
+    return (k->root_gets && rank != root) || (kind == RONDA_EXSCAN && rank == 0) ? RD_NOTHING
+                                                                                 : k->gets;
 }
 
 void rd_record_text(const rd_record *r, char *text, size_t capacity)
 {
-    char tail[64] = "";
-    if (rd_kind_reduces(r->kind))
-        snprintf(tail, sizeof tail, ", %s", rd_op_name(r->op));
-    if (rd_kind_rooted(r->kind))
-        snprintf(tail, sizeof tail, " from root %" PRIu32, r->root);
+    const rd_kind_facts *k = rd_kind(r->kind);
+    char op[16] = "", root[32] = "", count[40] = "";
+    if (k->reduces)
+        snprintf(op, sizeof op, ", %s", rd_op_name(r->op));
+    if (k->rooted)
+        snprintf(root, sizeof root, k->root_gets ? " to root %" PRIu32 : " from root %" PRIu32,
+                 r->root);
+    if (r->kind != RONDA_ALLTOALLV) /* which has other counts on every rank */
+        snprintf(count, sizeof count, " of %" PRIu64, r->count);
     if (r->kind == RONDA_BARRIER)
         snprintf(text, capacity, "barrier #%" PRIu64, r->sequence);
     else
-        snprintf(text, capacity, "%s #%" PRIu64 " of %" PRIu64 " %s%s", rd_kind_name(r->kind),
-                 r->sequence, r->count, rd_type_name(r->type), tail);
+        snprintf(text, capacity, "%s #%" PRIu64 "%s %s%s%s%s", rd_kind_name(r->kind), r->sequence,
+                 *count ? count : " of", rd_type_name(r->type),
+                 k->counted && *count ? " in all" : "", op, root);
 }

@@ -12,8 +12,29 @@ ronda_op rd_op_named(const char *name);
 ronda_kind rd_kind_named(const char *name);
 bool rd_type_is_float(ronda_type type);
 bool rd_op_allows(ronda_op op, ronda_type type); /* both valid, and op defined for type */
-bool rd_kind_reduces(ronda_kind kind);           /* has an op */
-bool rd_kind_rooted(ronda_kind kind);            /* has a root */
+
+/* What the ranks of a collective give and get: everything that follows from the kind alone.  A BLOCK is
+ * as many elements as the call counts, BLOCKS one such block for each rank, in rank order. */
+enum { RD_NOTHING, RD_BLOCK, RD_BLOCKS };
+/* In place: not at all; recv is send; send is this rank's block of recv; recv is its block of send */
+enum { RD_APART, RD_SAME, RD_SEND_IN_RECV, RD_RECV_IN_SEND };
+typedef struct {
+    const char *name;
+    uint8_t gives, gets;
+    uint8_t place;
+    bool root_gives, root_gets; /* only the root does */
+    bool reduces;               /* has an op */
+    bool rooted;                /* has a root */
+    bool counted;               /* each rank's block has a length of its own */
+} rd_kind_facts;
+const rd_kind_facts *rd_kind(ronda_kind kind); /* of what is no kind: a row without a name */
+enum { RD_KINDS = RONDA_BARRIER + 1 };
+bool rd_kind_reduces(ronda_kind kind);
+bool rd_kind_rooted(ronda_kind kind);
+bool rd_kind_means(ronda_kind kind); /* and RONDA_MEAN means something there */
+/* The same for one rank of it: RD_NOTHING, RD_BLOCK or RD_BLOCKS. */
+int rd_kind_gives(ronda_kind kind, uint32_t rank, uint32_t root);
+int rd_kind_gets(ronda_kind kind, uint32_t rank, uint32_t root);
 
 /* One call as messages show it: "allreduce #3 of 10 f32, sum". */
 typedef struct {

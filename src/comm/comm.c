@@ -17,7 +17,7 @@ ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm
     c->timeout_ns = settings->timeout_ns;
     c->log = settings->log;
     c->facts = link->transport->copies ? rd_facts_shm(link->cpus) : rd_facts_local(link->cpus);
-    for (int k = 0; k <= RONDA_BARRIER; k++)
+    for (int k = 0; k < RD_KINDS; k++)
         c->forced[k] = settings->forced[k];
     c->error = (rd_error){.rank = c->rank, .peer = RONDA_ANY};
     rd_log_say(&c->log, RD_LOG_INFO, "rank %u of %u: open over %s", c->rank, c->size,
@@ -36,6 +36,11 @@ ronda_status rd_comm_close(ronda_comm *c)
     rd_prepared_free(&c->prepared);
     rd_free(c);
     return status;
+}
+
+ronda_status rd_no_comm(const char *function)
+{
+    return rd_fail(rd_thread_error(), RONDA_EINVAL, RONDA_ANY, "%s: comm is NULL", function);
 }
 
 /* The mark of a call covers all calls before it, so a disagreement that no message showed at the time

@@ -13,13 +13,15 @@ typedef struct {
     ronda_type type;
     ronda_op op; /* 0 if the kind has none */
     uint32_t root;
-    uint64_t count;
+    uint64_t count; /* as the API counts; kinds that are counted: of all blocks; alltoallv: 0 */
+    const size_t *counts; /* kinds that are counted: of each block; alltoallv: of what is sent */
+    const size_t *recv_counts; /* alltoallv */
     bool in_place;
 } rd_call;
 
 /* Everything that a call of one shape needs, made once. */
 typedef struct {
-    rd_call call;
+    rd_call call; /* counts: its own copy */
     rd_plan *plan;
     rd_fold_fn *fold;
     uint32_t algorithm; /* row of the table */
@@ -56,7 +58,7 @@ struct ronda_comm {
     rd_error error; /* of the last call that failed */
     rd_facts facts;
     rd_log log;
-    const rd_algorithm *forced[RONDA_BARRIER + 1]; /* per kind; NULL: by cost */
+    const rd_algorithm *forced[RD_KINDS]; /* per kind; NULL: by cost */
     rd_prepared_set prepared;
     rd_blocks blocks;
 };
@@ -64,7 +66,7 @@ struct ronda_comm {
 typedef struct {
     uint64_t timeout_ns;
     rd_log log;
-    const rd_algorithm *forced[RONDA_BARRIER + 1];
+    const rd_algorithm *forced[RD_KINDS];
 } rd_settings;
 
 /* settings.c: config, then environment, then defaults. */
@@ -80,10 +82,11 @@ ronda_status rd_comm_close(ronda_comm *c);
 /* p: what rd_prepared_find() found, or NULL. */
 ronda_status rd_comm_run(ronda_comm *c, const rd_call *call, const rd_prepared *p, const void *in,
                          void *out);
+ronda_status rd_no_comm(const char *function); /* RONDA_EINVAL, and the thread's error says why */
 
 /* prepared.c */
 /* NULL: not there */
-const rd_prepared *rd_prepared_find(rd_prepared_set *set, const rd_call *call);
+const rd_prepared *rd_prepared_find(const ronda_comm *c, rd_prepared_set *set, const rd_call *call);
 /* NULL: no memory */
 const rd_prepared *rd_prepared_make(ronda_comm *c, const rd_call *call);
 void rd_prepared_free(rd_prepared_set *set);

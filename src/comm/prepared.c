@@ -4,10 +4,19 @@
 #include "base/names.h"
 #include "comm/comm.h"
 
-static bool same_call(const rd_call *a, const rd_call *b)
+#include <string.h>
+
+static bool same_counts(const size_t *a, const size_t *b, uint32_t size)
+{
+    return a == b || (a && b && memcmp(a, b, size * sizeof *a) == 0);
+}
+
+static bool same_call(const ronda_comm *c, const rd_call *a, const rd_call *b)
 {
     return a->count == b->count && a->kind == b->kind && a->type == b->type && a->op == b->op &&
-           a->root == b->root && a->in_place == b->in_place;
+           a->root == b->root && a->in_place == b->in_place &&
+           same_counts(a->counts, b->counts, c->size) &&
+           same_counts(a->recv_counts, b->recv_counts, c->size);
 }
 
 /* Mixes a word into a hash; any change of any word changes what follows. */
@@ -17,11 +26,14 @@ static uint64_t mix(uint64_t hash, uint64_t word)
     return hash ^ hash >> 29;
 }
 
-static uint64_t hash_of(const rd_call *call, uint32_t algorithm)
+/* What must be equal on all ranks: of an alltoallv the counts need not. */
+static uint64_t hash_of(const ronda_comm *c, const rd_call *call, uint32_t algorithm)
 {
     uint64_t hash =
         mix(1, (uint64_t)call->kind << 32 | (uint64_t)call->type << 8 | (uint64_t)call->op);
     hash = mix(hash, call->count);
+    for (uint32_t r = 0; call->counts && !call->recv_counts && r < c->size; r++)
+        hash = mix(hash, call->counts[r]);
     return mix(hash, (uint64_t)call->root << 32 | algorithm);
 }
 
@@ -29,7 +41,7 @@ static uint64_t hash_of(const rd_call *call, uint32_t algorithm)
  * the answer to the others.  An answer is the call's hash with the row in its last byte. */
 static const rd_algorithm *choose(ronda_comm *c, const rd_call *call, const rd_shape *shape)
 {
-    const uint64_t hash = hash_of(call, UINT32_MAX) | 0xff;
+    const uint64_t hash = hash_of(c, call, UINT32_MAX) | 0xff;
     _Atomic uint64_t *choices = c->link->choices;
     _Atomic uint64_t *at = choices ? &choices[(hash >> 8) % RD_CHOICES] : NULL;
     const uint64_t known = at ? atomic_load_explicit(at, memory_order_relaxed) : 0;
@@ -46,33 +58,78 @@ static const rd_algorithm *choose(ronda_comm *c, const rd_call *call, const rd_s
     return a;
 }
 
+/* Room for where blocks begin in either buffer, and for a copy of the counts behind it. */
+static bool keep_counts(const ronda_comm *c, const rd_call *call, rd_shape *shape,
+                        uint64_t **starts, rd_call *kept)
+{
+    const rd_kind_facts *k = rd_kind(call->kind);
+    const size_t *counts[2] = {call->counts, call->recv_counts ? call->recv_counts : call->counts};
+    const size_t n = c->size;
+    *kept = *call;
+    *starts = NULL;
+    if (!k->counted)
+        return true;
+    *starts = rd_alloc(2 * (n + 1) * sizeof **starts);
+    size_t *copy = rd_alloc(2 * n * sizeof *copy);
+    if (!*starts || !copy) {
+        rd_free(*starts);
+        rd_free(copy);
+        return false;
+    }
+    shape->count = 0;
+    for (int b = RD_IN; b <= RD_OUT; b++) {
+        uint64_t *to = *starts + (size_t)b * (n + 1);
+        memcpy(copy + (size_t)b * n, counts[b], n * sizeof *copy);
+        for (uint32_t r = 0; r < n; r++) {
+            to[r + 1] = to[r] + counts[b][r];
+            if (!call->recv_counts && counts[b][r] > shape->count)
+                shape->count = counts[b][r];
+        }
+        if ((b == RD_IN ? k->gives : k->gets) == RD_BLOCKS)
+            shape->starts[b] = to;
+    }
+    kept->counts = copy;
+    kept->recv_counts = call->recv_counts ? copy + n : NULL;
+    return true;
+}
+
 static bool make(ronda_comm *c, const rd_call *call, rd_prepared *out)
 {
-    const rd_shape shape = {.kind = call->kind,
-                            .rank = c->rank,
-                            .size = c->size,
-                            .root = call->root,
-                            .width = (uint32_t)ronda_type_size(call->type),
-                            .in_place = call->in_place,
-                            .mean = call->op == RONDA_MEAN,
-                            .count = call->count};
+    rd_shape shape = {.kind = call->kind,
+                      .rank = c->rank,
+                      .size = c->size,
+                      .root = call->root,
+                      .width = (uint32_t)ronda_type_size(call->type),
+                      .in_place = call->in_place,
+                      .mean = call->op == RONDA_MEAN,
+                      .count = call->count};
+    uint64_t *starts;
+    *out = (rd_prepared){0};
+    if (!keep_counts(c, call, &shape, &starts, &out->call))
+        return false;
     const rd_algorithm *a = c->forced[call->kind];
     if (!a)
         a = choose(c, call, &shape);
-    if (!a)
+    out->plan = a ? rd_plan_build(a, &shape, c->facts.segment_bytes) : NULL;
+    rd_free(starts);
+    if (!out->plan) {
+        rd_free((void *)out->call.counts);
         return false;
-    out->plan = rd_plan_build(a, &shape, c->facts.segment_bytes);
-    out->call = *call;
+    }
     out->fold = call->op ? rd_fold_kernel(call->type, call->op) : NULL;
     out->algorithm = (uint32_t)(a - rd_algorithms);
-    out->hash = hash_of(call, out->algorithm);
-    if (out->plan)
-        rd_log_say(&c->log, RD_LOG_DEBUG,
-                   "rank %u: %s of %llu %s by %s: %u steps, %u chunks, %zu bytes of plan", c->rank,
-                   rd_kind_name(call->kind), (unsigned long long)call->count,
-                   rd_type_name(call->type), a->name, out->plan->step_count, out->plan->chunks,
-                   out->plan->bytes);
-    return out->plan != NULL;
+    out->hash = hash_of(c, call, out->algorithm);
+    rd_log_say(&c->log, RD_LOG_DEBUG,
+               "rank %u: %s of %llu %s by %s: %u steps, %u chunks, %zu bytes of plan", c->rank,
+               rd_kind_name(call->kind), (unsigned long long)call->count, rd_type_name(call->type),
+               a->name, out->plan->step_count, out->plan->chunks, out->plan->bytes);
+    return true;
+}
+
+static void discard(rd_prepared *p)
+{
+    rd_plan_free(p->plan);
+    rd_free((void *)p->call.counts);
 }
 
 static uint32_t oldest(const rd_prepared_set *set)
@@ -84,13 +141,13 @@ static uint32_t oldest(const rd_prepared_set *set)
     return old;
 }
 
-const rd_prepared *rd_prepared_find(rd_prepared_set *set, const rd_call *call)
+const rd_prepared *rd_prepared_find(const ronda_comm *c, rd_prepared_set *set, const rd_call *call)
 {
     uint32_t i = set->last;
-    if (i < set->count && same_call(&set->at[i].call, call))
+    if (i < set->count && same_call(c, &set->at[i].call, call))
         return &set->at[i];
     for (i = 0; i < set->count; i++)
-        if (same_call(&set->at[i].call, call)) {
+        if (same_call(c, &set->at[i].call, call)) {
             set->at[set->last].used = ++set->uses; /* it was used until now */
             set->at[i].used = ++set->uses;
             set->last = i;
@@ -106,7 +163,7 @@ const rd_prepared *rd_prepared_make(ronda_comm *c, const rd_call *call)
     if (!make(c, call, &fresh))
         return NULL;
     const uint32_t i = set->count < RD_PREPARED ? set->count++ : oldest(set);
-    rd_plan_free(set->at[i].plan);
+    discard(&set->at[i]);
     fresh.used = ++set->uses;
     set->at[i] = fresh;
     set->last = i;
@@ -116,6 +173,6 @@ const rd_prepared *rd_prepared_make(ronda_comm *c, const rd_call *call)
 void rd_prepared_free(rd_prepared_set *set)
 {
     for (uint32_t i = 0; i < set->count; i++)
-        rd_plan_free(set->at[i].plan);
+        discard(&set->at[i]);
     *set = (rd_prepared_set){0};
 }

@@ -33,7 +33,7 @@ static bool seconds(const char *text, uint64_t *ns)
 /* "allreduce=ring,broadcast=tree" */
 static ronda_status read_forced(const char *text, rd_settings *out, rd_error *err)
 {
-    char copy[256];
+    char copy[1024];
     if (strlen(text) >= sizeof copy)
         return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "RONDA_ALGO is longer than %zu characters",
                        sizeof copy - 1);

@@ -33,12 +33,13 @@ static bool first_difference(rd_link *link, const rd_record *mine, uint32_t peer
 
 static const char *differing(const rd_record *a, const rd_record *b)
 {
-    return a->kind != b->kind     ? "collective"
-           : a->count != b->count ? "count"
-           : a->type != b->type   ? "type"
-           : a->op != b->op       ? "op"
-           : a->root != b->root   ? "root"
-                                  : "algorithm";
+    return a->kind != b->kind             ? "collective"
+           : a->count != b->count         ? "count"
+           : a->type != b->type           ? "type"
+           : a->op != b->op               ? "op"
+           : a->root != b->root           ? "root"
+           : a->algorithm != b->algorithm ? "algorithm"
+                                          : "counts";
 }
 
 ronda_status rd_trouble_mismatch(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err)
@@ -58,6 +59,10 @@ ronda_status rd_trouble_mismatch(rd_link *link, const rd_record *mine, uint32_t 
     }
     rd_record_text(mine, us, sizeof us);
     const rd_presence p = link->transport->presence(link, peer);
+    if (mine->kind == RONDA_ALLTOALLV)
+        return rd_fail(err, RONDA_EMISMATCH, peer,
+                       "in %s rank %u does not send rank %u as many elements as rank %u expects",
+                       us, peer, link->rank, link->rank);
     return rd_fail(
         err, RONDA_EMISMATCH, peer,
         "rank %u, in %s, got a message of another call from rank %u, which has made %" PRIu64
@@ -106,8 +111,8 @@ static bool has_called(rd_link *link, const rd_record *mine, uint32_t rank)
     return link->transport->presence(link, rank).sequence >= mine->sequence;
 }
 
-/* Follows "waits for" from rank to rank to one that is not inside the call, or that has not been heard
- * of for long: whoever waits says so several times a second.  If that leads in a circle, any rank
+/* Follows "waits for" from rank to rank to one that is not inside the call or one before it, or that has
+ * not been heard of for long: whoever waits says so several times a second.  If that leads in a circle, any rank
  * that has not made the call. */
 static uint32_t missing_rank(rd_link *link, const rd_record *mine, uint32_t from)
 {
@@ -115,7 +120,7 @@ static uint32_t missing_rank(rd_link *link, const rd_record *mine, uint32_t from
     uint32_t at = from;
     for (uint32_t hops = 0; at < link->size && hops <= link->size; hops++) {
         const rd_presence p = link->transport->presence(link, at);
-        if (!p.inside || p.sequence != mine->sequence || p.awaits >= link->size ||
+        if (!p.inside || p.sequence > mine->sequence || p.awaits >= link->size ||
             p.heard_ns + SILENCE_NS < now)
             return at;
         at = p.awaits;

@@ -62,8 +62,8 @@ typedef struct {
 static rd_term result_of(const rd_checking *c, uint32_t rank, uint64_t element)
 {
     const rd_shape *s = &c->plans[rank]->shape;
-    if (s->in_place && s->kind == RONDA_REDUCE_SCATTER)
-        return c->values[c->memory[rank].at[RD_IN] + rank * s->count + element];
+    if (s->in_place && rd_place_name(s) == RD_IN)
+        return c->values[c->memory[rank].at[RD_IN] + rd_place_at(s) + element];
     return c->values[c->memory[rank].at[RD_OUT] + element];
 }
 
@@ -89,7 +89,9 @@ static bool count_leaf(reading *r, rd_term leaf, uint32_t rank, uint64_t element
         return rd_refuse(c, "rank %u: element %llu of the result has rank %u's part in it twice",
                          rank, (unsigned long long)element, from);
     r->seen[from] = r->walk;
-    if (algorithm && algorithm->flags & RD_ORDERED && from != met)
+    const bool ordered =
+        c->plans[rank]->shape.ordered || (algorithm && algorithm->flags & RD_ORDERED);
+    if (ordered && from != met)
         return rd_refuse(
             c,
             "rank %u: element %llu of the result has rank %u's part where rank %u's should stand",
@@ -97,12 +99,13 @@ static bool count_leaf(reading *r, rd_term leaf, uint32_t rank, uint64_t element
     return true;
 }
 
-/* The term must be made of element `brought` of each rank, once.  Every entry on the stack stands for
- * one leaf at least, so there is room for n of them: more would be too many leaves. */
-static bool check_sum(reading *r, rd_term term, uint32_t rank, uint64_t element, uint64_t brought)
+/* The result must be made of element `brought` of each of the first `ranks`, once.  Every entry on the stack
+ * stands for one leaf at least, so there is room for n of them: more would be too many leaves. */
+static bool check_sum(reading *r, uint32_t rank, uint64_t element, uint64_t brought, uint32_t ranks)
 {
     rd_checking *c = r->c;
     const rd_terms *t = &c->terms;
+    const rd_term term = result_of(c, rank, element);
     const bool mean = c->plans[rank]->shape.mean && c->n > 1;
     rd_term pair[2];
     uint32_t depth = 0, met = 0, count;
@@ -132,9 +135,10 @@ static bool check_sum(reading *r, rd_term term, uint32_t rank, uint64_t element,
             r->stack[depth++] = operands[--count];
     }
     for (uint32_t q = 0; q < c->n; q++)
-        if (r->seen[q] != r->walk)
-            return rd_refuse(c, "rank %u: element %llu of the result lacks rank %u's part", rank,
-                             (unsigned long long)element, q);
+        if ((r->seen[q] == r->walk) != (q < ranks))
+            return rd_refuse(c, "rank %u: element %llu of the result %s rank %u's part", rank,
+                             (unsigned long long)element, q < ranks ? "lacks" : "should not have",
+                             q);
     return true;
 }
 
@@ -184,25 +188,50 @@ static bool check_leaf(rd_checking *c, uint32_t rank, uint64_t at, uint32_t owne
         rd_term_element(&c->terms, term), owner, (unsigned long long)element);
 }
 
+/* Which rank's block an element of a buffer of RD_BLOCKS is in, and where that begins. */
+static uint32_t owner_of(const rd_shape *s, uint64_t e, uint64_t *start)
+{
+    uint32_t low = 0, high = s->size;
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (rd_block_at(s, RD_OUT, middle) <= e)
+            low = middle;
+        else
+            high = middle;
+    }
+    *start = rd_block_at(s, RD_OUT, low);
+    return low;
+}
+
+static bool check_block(rd_checking *c, uint32_t rank, uint64_t e)
+{
+    const rd_shape *s = &c->plans[rank]->shape;
+    uint64_t start;
+    const uint32_t owner = owner_of(s, e, &start);
+    const bool each = rd_kind(s->kind)->gives == RD_BLOCKS; /* alltoall: one for each rank */
+    const uint64_t at = each ? rd_block_at(&c->plans[owner]->shape, RD_IN, rank) : 0;
+    return check_leaf(c, rank, e, owner, at + e - start);
+}
+
 static bool check_element(reading *r, uint32_t rank, uint64_t e)
 {
     rd_checking *c = r->c;
     const rd_shape *s = &c->plans[rank]->shape;
-    switch (s->kind) {
-    case RONDA_ALLREDUCE:
-        if (rank == 0)
-            return check_sum(r, result_of(c, rank, e), rank, e, e);
+    const rd_kind_facts *k = rd_kind(s->kind);
+    if (s->kind == RONDA_BARRIER)
+        return check_token(r, rank);
+    if (s->kind == RONDA_BROADCAST)
+        return check_leaf(c, rank, e, s->root, e);
+    if (s->kind == RONDA_ALLREDUCE && rank != 0)
         return result_of(c, rank, e) == result_of(c, 0, e) ||
                refuse_result(c, rank, e, "is not what rank 0 has, or not folded in the same order");
-    case RONDA_REDUCE_SCATTER:
-        return check_sum(r, result_of(c, rank, e), rank, e, rank * s->count + e);
-    case RONDA_BROADCAST:
-        return check_leaf(c, rank, e, s->root, e);
-    case RONDA_ALLGATHER:
-        return check_leaf(c, rank, e, (uint32_t)(e / s->count), e % s->count);
-    default:
-        return check_token(r, rank);
-    }
+    if (k->gets == RD_BLOCKS)
+        return check_block(c, rank, e);
+    const uint64_t brought = e + (k->gives == RD_BLOCKS ? rd_block_at(s, RD_IN, rank) : 0);
+    if (!k->reduces)
+        return check_leaf(c, rank, e, s->root, brought);
+    const uint32_t ranks = s->kind == RONDA_SCAN ? rank + 1 : s->kind == RONDA_EXSCAN ? rank : c->n;
+    return check_sum(r, rank, e, brought, ranks);
 }
 
 bool rd_check_results(rd_checking *c)
@@ -248,8 +277,11 @@ static bool prove(rd_checking *c)
         return rd_refuse_memory(c);
     if (!rd_check_structure(c))
         return false;
-    const rd_shape *s = &c->plans[0]->shape;
-    const uint64_t brought = s->kind == RONDA_BROADCAST ? s->count : rd_in_count(s);
+    uint64_t brought = c->plans[0]->shape.kind == RONDA_BROADCAST ? c->plans[0]->shape.count : 0;
+    for (uint32_t r = 0; r < c->n; r++) {
+        const uint64_t count = rd_in_count(&c->plans[r]->shape);
+        brought = count > brought ? count : brought;
+    }
     if (!rd_terms_start(&c->terms, c->n, brought))
         return rd_refuse(c, "%llu elements on each of %u ranks are too many for a proof",
                          (unsigned long long)brought, c->n);
@@ -277,25 +309,58 @@ rd_proof rd_check_plans(rd_plan *const plans[], uint32_t n)
     return proof;
 }
 
+/* Blocks of all lengths up to `count`, some of them empty. */
+static uint64_t ragged(uint64_t count, uint32_t from, uint32_t to)
+{
+    const uint64_t mixed = (from * UINT64_C(7) + to * UINT64_C(13) + 5) % 11;
+    return mixed == 0 ? 0 : mixed == 1 ? count : count * mixed / 11 + (mixed & 1 && count > 2);
+}
+
+bool rd_ragged_starts(rd_shape *s, uint64_t count, uint64_t starts[])
+{
+    const rd_kind_facts *k = rd_kind(s->kind);
+    const bool mine = s->kind == RONDA_ALLTOALLV;
+    const uint32_t n = s->size;
+    if (!k->counted)
+        return false;
+    s->count = 0;
+    for (int b = RD_IN; b <= RD_OUT; b++) {
+        uint64_t *to = starts + (size_t)b * (n + (size_t)1);
+        if ((b == RD_IN ? k->gives : k->gets) != RD_BLOCKS)
+            continue;
+        to[0] = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            const uint64_t length = !mine        ? ragged(count, i, 0)
+                                    : b == RD_IN ? ragged(count, s->rank, i)
+                                                 : ragged(count, i, s->rank);
+            to[i + 1] = to[i] + length;
+            s->count = length > s->count && !mine ? length : s->count;
+        }
+        s->starts[b] = to;
+    }
+    return true;
+}
+
 rd_proof rd_check_world(const rd_algorithm *a, uint32_t size, uint64_t count, uint32_t root,
                         uint32_t width, bool mean, int place, uint64_t segment_bytes)
 {
     rd_proof proof = {0};
     rd_checking c = {.n = size, .proof = &proof};
-    const bool reduces = a->kind == RONDA_ALLREDUCE || a->kind == RONDA_REDUCE_SCATTER;
     const bool barrier = a->kind == RONDA_BARRIER;
     rd_plan **plans = rd_alloc(size * sizeof *plans);
-    bool built = plans ? true : rd_refuse_memory(&c);
+    uint64_t *starts = rd_alloc(2 * (size + (size_t)1) * sizeof *starts);
+    bool built = plans && starts ? true : rd_refuse_memory(&c);
     for (uint32_t r = 0; r < size && built; r++) {
         rd_shape s = {.kind = a->kind,
                       .rank = r,
                       .size = size,
                       .width = barrier ? 1 : width,
                       .count = barrier ? 1 : count};
-        s.root = a->kind == RONDA_BROADCAST ? root : 0;
-        s.mean = mean && reduces;
-        s.in_place = place == RD_PLACE_ALL || (place == RD_PLACE_MIXED && r % 2);
-        s.in_place = rd_works_in_place(&s);
+        s.root = rd_kind_rooted(a->kind) ? root : 0;
+        s.mean = mean && rd_kind_means(a->kind);
+        s.in_place =
+            (place == RD_PLACE_ALL || (place == RD_PLACE_MIXED && r % 2)) && rd_can_be_in_place(&s);
+        rd_ragged_starts(&s, count, starts);
         plans[r] = rd_plan_build(a, &s, segment_bytes);
         built = plans[r] ? true : rd_refuse_memory(&c);
     }
@@ -304,5 +369,6 @@ rd_proof rd_check_world(const rd_algorithm *a, uint32_t size, uint64_t count, ui
     for (uint32_t r = 0; plans && r < size; r++)
         rd_plan_free(plans[r]);
     rd_free(plans);
+    rd_free(starts);
     return proof;
 }

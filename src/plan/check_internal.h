@@ -43,7 +43,6 @@ bool rd_step_reads(const rd_plan *p, uint32_t step, rd_range *range);
 bool rd_step_writes(const rd_plan *p, uint32_t step, rd_range *range);
 bool rd_ranges_equal(rd_range a, rd_range b);
 bool rd_leads(const rd_plan *p, uint32_t step); /* not one of a group, or its leader */
-bool rd_works_in_place(const rd_shape *s);
 
 /* The parts, in the order in which they run; false: refused. */
 bool rd_check_structure(rd_checking *c); /* indices, ranges, lanes, groups, marks */

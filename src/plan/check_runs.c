@@ -281,6 +281,18 @@ static void run_actor(machine *m, uint32_t actor)
     }
 }
 
+/* What a rank brings: its input, wherever that is; of a broadcast the root's buffer. */
+static void bring(machine *m, uint32_t rank)
+{
+    const rd_shape *s = &m->c->plans[rank]->shape;
+    const bool broadcast = s->kind == RONDA_BROADCAST && rank == s->root;
+    const uint64_t count = broadcast ? s->count : rd_in_count(s);
+    const uint8_t name = broadcast || s->in_place ? rd_place_name(s) : RD_IN;
+    rd_term *own = cells_of(m, rank, name, s->in_place && name == RD_OUT ? rd_place_at(s) : 0);
+    for (uint64_t e = 0; e < count; e++)
+        own[e] = rd_term_leaf(&m->c->terms, rank, e);
+}
+
 static void set_up(machine *m)
 {
     const rd_checking *c = m->c;
@@ -293,16 +305,7 @@ static void set_up(machine *m)
         }
         if (walks_straight(m, r))
             m->ready[m->ready_count++] = c->lane_base[c->n] + r;
-        const rd_shape *s = &p->shape;
-        if (s->kind == RONDA_BROADCAST && r != s->root)
-            continue;
-        const bool out =
-            s->kind == RONDA_BROADCAST || (s->in_place && s->kind != RONDA_REDUCE_SCATTER);
-        rd_term *own = cells_of(m, r, out ? RD_OUT : RD_IN,
-                                out && s->kind == RONDA_ALLGATHER ? r * s->count : 0);
-        const uint64_t count = s->kind == RONDA_REDUCE_SCATTER ? s->count * s->size : s->count;
-        for (uint64_t e = 0; e < count; e++)
-            own[e] = rd_term_leaf(&c->terms, r, e);
+        bring(m, r);
     }
 }
 

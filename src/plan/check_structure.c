@@ -54,18 +54,40 @@ bool rd_step_writes(const rd_plan *p, uint32_t step, rd_range *range)
     return s->verb != RD_SEND && rd_leads(p, step);
 }
 
-bool rd_works_in_place(const rd_shape *s)
-{
-    return s->in_place && (s->kind == RONDA_ALLREDUCE || s->kind == RONDA_ALLGATHER ||
-                           s->kind == RONDA_REDUCE_SCATTER);
-}
-
 /* --- the call --- */
 
 static bool refuse_size(rd_checking *c, uint32_t rank)
 {
     c->proof->too_large = true;
     return rd_refuse(c, "rank %u: too many steps or elements for a proof", rank);
+}
+
+/* Kinds that are counted know where blocks begin, in rank order; and all ranks know the same, except
+ * that of an alltoallv each has its own counts, and what one sends is what the other expects. */
+static bool check_starts(rd_checking *c, uint32_t rank)
+{
+    const rd_shape *s = &c->plans[rank]->shape, *first = &c->plans[0]->shape;
+    const rd_kind_facts *k = rd_kind(s->kind);
+    for (int b = RD_IN; b <= RD_OUT; b++) {
+        const uint64_t *starts = s->starts[b];
+        const bool needed = k->counted && (b == RD_IN ? k->gives : k->gets) == RD_BLOCKS;
+        if (needed != (starts != NULL) || (starts && starts[0]))
+            return rd_refuse(c, "rank %u: it does not say where blocks begin, or need not", rank);
+        for (uint32_t i = 0; starts && i < s->size; i++) {
+            if (starts[i + 1] < starts[i] || starts[i + 1] > MOST_CELLS)
+                return refuse_size(c, rank);
+            if (s->kind != RONDA_ALLTOALLV && starts[i + 1] != first->starts[b][i + 1])
+                return rd_refuse(c, "rank %u has other counts than rank 0", rank);
+        }
+    }
+    for (uint32_t i = 0; s->kind == RONDA_ALLTOALLV && i < rank; i++) {
+        const rd_shape *o = &c->plans[i]->shape;
+        if (rd_slots(*s, RD_IN, i, i + 1).count != rd_slots(*o, RD_OUT, rank, rank + 1).count ||
+            rd_slots(*s, RD_OUT, i, i + 1).count != rd_slots(*o, RD_IN, rank, rank + 1).count)
+            return rd_refuse(c, "what rank %u sends is not what rank %u expects, or the reverse",
+                             rank, i);
+    }
+    return true;
 }
 
 static bool check_shape(rd_checking *c, uint32_t rank)
@@ -77,24 +99,23 @@ static bool check_shape(rd_checking *c, uint32_t rank)
     if (s->rank != rank || s->size != c->n)
         return rd_refuse(c, "the plan of rank %u of %u says that it is for rank %u of %u", rank,
                          c->n, s->rank, s->size);
-    if (s->kind != RONDA_ALLREDUCE && s->kind != RONDA_BROADCAST && s->kind != RONDA_ALLGATHER &&
-        s->kind != RONDA_REDUCE_SCATTER && s->kind != RONDA_BARRIER)
+    if (!rd_kind(s->kind)->name)
         return rd_refuse(c, "rank %u: there is no collective of kind %d", rank, s->kind);
     if (s->kind != first->kind || s->root != first->root || s->width != first->width ||
-        s->mean != first->mean || s->count != first->count ||
+        s->mean != first->mean || s->ordered != first->ordered || s->count != first->count ||
         p->algorithm != c->plans[0]->algorithm)
         return rd_refuse(c, "rank %u's plan is for another call than rank 0's", rank);
     if (s->root >= s->size || s->width == 0)
         return rd_refuse(c, "rank %u: root %u of %u, elements of %u bytes", rank, s->root, s->size,
                          s->width);
-    if (s->in_place && !rd_works_in_place(s))
+    if (s->in_place && !rd_can_be_in_place(s))
         return rd_refuse(c, "rank %u works in place, which this collective knows nothing of", rank);
     if (s->kind == RONDA_BARRIER && s->count != 1)
         return rd_refuse(c, "rank %u: a barrier has one token, not %llu", rank,
                          (unsigned long long)s->count);
     if (s->count > MOST_CELLS || p->scratch > MOST_CELLS)
         return refuse_size(c, rank);
-    return true;
+    return check_starts(c, rank);
 }
 
 /* Numbers lanes, steps, groups and memory of all ranks through. */
@@ -145,13 +166,13 @@ static bool check_range(rd_checking *c, uint32_t rank, uint32_t step, rd_range r
                          (unsigned long long)range.count, name, (unsigned long long)range.at,
                          (unsigned long long)length);
     /* In place, one memory must not go by two names: overlaps could not be seen. */
-    if (s->in_place && range.buffer == (s->kind == RONDA_REDUCE_SCATTER ? RD_OUT : RD_IN))
+    if (s->in_place && range.buffer != RD_SCRATCH && range.buffer != rd_place_name(s))
         return rd_refuse(c, "rank %u: %s names %s, which has another name in place", rank,
                          rd_step_text(p, step, text), name);
     if (!writes || range.buffer != RD_IN || range.count == 0)
         return true;
-    const uint64_t own = s->rank * s->count;
-    if (s->in_place && range.at >= own && range.at + range.count <= own + s->count)
+    const uint64_t own = rd_place_at(s);
+    if (s->in_place && range.at >= own && range.at + range.count <= own + rd_own_count(s))
         return true;
     return rd_refuse(c, "rank %u: %s writes in[%llu], which is the caller's to keep", rank,
                      rd_step_text(p, step, text), (unsigned long long)range.at);

@@ -3,9 +3,9 @@
  * In place, two of the user's buffers are one.  The builder writes each such range under one name,
  * so that overlaps are seen by comparing numbers:
  *
- *     allreduce        in[x]   is  out[x]
- *     allgather        in[x]   is  out[rank * count + x]
- *     reduce_scatter   out[x]  is  in[rank * count + x]
+ *     RD_SAME           in[x]   is  out[x]
+ *     RD_SEND_IN_RECV   in[x]   is  out[start of own block + x]
+ *     RD_RECV_IN_SEND   out[x]  is  in[start of own block + x]
  */
 #include "plan/plan.h"
 
@@ -46,19 +46,10 @@ static bool grow(rd_raw *raw, void **array, uint32_t count, uint32_t *capacity, 
 
 static rd_range one_name(const rd_shape *s, rd_range range)
 {
-    if (!s->in_place)
+    const uint8_t name = rd_place_name(s);
+    if (!s->in_place || range.buffer == RD_SCRATCH || range.buffer == name)
         return range;
-    if (s->kind == RONDA_ALLREDUCE && range.buffer == RD_IN)
-        range.buffer = RD_OUT;
-    if (s->kind == RONDA_ALLGATHER && range.buffer == RD_IN) {
-        range.buffer = RD_OUT;
-        range.at += s->rank * s->count;
-    }
-    if (s->kind == RONDA_REDUCE_SCATTER && range.buffer == RD_OUT) {
-        range.buffer = RD_IN;
-        range.at += s->rank * s->count;
-    }
-    return range;
+    return (rd_range){name, range.at + rd_place_at(s), range.count};
 }
 
 static bool same_range(rd_range a, rd_range b)
@@ -206,8 +197,18 @@ static uint64_t cut_lines(uint64_t count, uint64_t pieces, uint64_t i, uint32_t 
     return i == pieces || count < 2 * line * pieces ? at : at - at % line;
 }
 
+/* This chunk of the elements at .. at + count */
+static rd_range chunk_of(rd_shape s, int buffer, uint64_t at, uint64_t count)
+{
+    const uint64_t lo = cut_lines(count, s.chunks, s.chunk, s.width);
+    const uint64_t hi = cut_lines(count, s.chunks, s.chunk + 1, s.width);
+    return (rd_range){(uint8_t)buffer, at + lo, hi - lo};
+}
+
 rd_range rd_whole(rd_shape s, int buffer)
 {
+    if (s.starts[RD_IN] || s.starts[RD_OUT])
+        return chunk_of(s, buffer, 0, rd_own_count(&s));
     return (rd_range){(uint8_t)buffer, s.at, s.count};
 }
 
@@ -225,7 +226,36 @@ rd_range rd_part(rd_shape s, int buffer, uint32_t i)
 
 rd_range rd_slot(rd_shape s, int buffer, uint32_t i)
 {
+    const uint64_t *starts = s.starts[buffer];
+    if (starts)
+        return chunk_of(s, buffer, starts[i], starts[i + 1] - starts[i]);
     return (rd_range){(uint8_t)buffer, i * s.stride + s.at, s.count};
+}
+
+rd_range rd_slots(rd_shape s, int buffer, uint32_t first, uint32_t end)
+{
+    const uint64_t at = rd_block_at(&s, buffer, first);
+    return (rd_range){(uint8_t)buffer, at, rd_block_at(&s, buffer, end) - at};
+}
+
+uint64_t rd_widest(rd_shape s, int buffer)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < (s.starts[buffer] ? s.size : 1); i++) {
+        const uint64_t count = rd_slot(s, buffer, i).count;
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
+uint32_t rd_number(rd_shape s)
+{
+    return (uint32_t)(((uint64_t)s.rank + s.size - s.root) % s.size);
+}
+
+uint32_t rd_numbered(rd_shape s, uint64_t number)
+{
+    return (uint32_t)((number + s.root) % s.size);
 }
 
 rd_range rd_scratch(rd_plan *p, uint64_t at, uint64_t count)
@@ -237,19 +267,69 @@ rd_range rd_scratch(rd_plan *p, uint64_t at, uint64_t count)
     return range;
 }
 
+/* --- buffers --- */
+
+uint64_t rd_block_at(const rd_shape *s, int buffer, uint32_t i)
+{
+    return s->starts[buffer] ? s->starts[buffer][i] : i * s->count;
+}
+
+uint64_t rd_own_count(const rd_shape *s)
+{
+    const uint64_t *starts = s->starts[RD_IN] ? s->starts[RD_IN] : s->starts[RD_OUT];
+    return starts ? starts[s->rank + 1] - starts[s->rank] : s->count;
+}
+
+static uint64_t length(const rd_shape *s, int buffer, int has)
+{
+    return has == RD_BLOCKS  ? rd_block_at(s, buffer, s->size)
+           : has == RD_BLOCK ? rd_own_count(s)
+                             : 0;
+}
+
 uint64_t rd_in_count(const rd_shape *s)
 {
-    return s->kind == RONDA_REDUCE_SCATTER ? s->count * s->size
-           : s->kind == RONDA_BROADCAST    ? 0
-                                           : s->count;
+    return length(s, RD_IN, rd_kind_gives(s->kind, s->rank, s->root));
 }
 
 uint64_t rd_out_count(const rd_shape *s)
 {
-    return s->kind == RONDA_ALLGATHER ? s->count * s->size : s->count;
+    return length(s, RD_OUT, rd_kind_gets(s->kind, s->rank, s->root));
+}
+
+uint8_t rd_place_name(const rd_shape *s)
+{
+    return rd_kind(s->kind)->place == RD_RECV_IN_SEND ? RD_IN : RD_OUT;
+}
+
+uint64_t rd_place_at(const rd_shape *s)
+{
+    return rd_kind(s->kind)->place == RD_SAME ? 0 : rd_block_at(s, rd_place_name(s), s->rank);
+}
+
+bool rd_can_be_in_place(const rd_shape *s)
+{
+    return rd_kind(s->kind)->place != RD_APART && rd_kind_gives(s->kind, s->rank, s->root) &&
+           rd_kind_gets(s->kind, s->rank, s->root);
 }
 
 /* --- building --- */
+
+static bool keep_starts(rd_plan *p)
+{
+    const size_t each = p->shape.size + (size_t)1;
+    if (!p->shape.starts[RD_IN] && !p->shape.starts[RD_OUT])
+        return true;
+    p->starts = rd_alloc(2 * each * sizeof *p->starts);
+    for (int b = RD_IN; b <= RD_OUT; b++) {
+        const uint64_t *from = p->shape.starts[b];
+        uint64_t *to = from && p->starts ? p->starts + (size_t)b * each : NULL;
+        if (to)
+            memcpy(to, from, each * sizeof *to);
+        p->shape.starts[b] = to;
+    }
+    return p->starts != NULL;
+}
 
 rd_plan *rd_plan_begin(const rd_algorithm *algorithm, const rd_shape *shape)
 {
@@ -262,7 +342,9 @@ rd_plan *rd_plan_begin(const rd_algorithm *algorithm, const rd_shape *shape)
     }
     p->algorithm = algorithm;
     p->shape = *shape;
+    p->shape.in_place &= rd_can_be_in_place(shape);
     p->raw = raw;
+    raw->failed = !keep_starts(p);
     return p;
 }
 
@@ -288,11 +370,13 @@ void rd_plan_generate(rd_plan *p, uint64_t segment_bytes)
     rd_raw *raw = p->raw;
 
     p->chunks = (uint32_t)chunks;
-    for (uint64_t c = 0; c < chunks; c++) {
+    for (uint64_t c = 0; c < chunks && !raw->failed; c++) {
         rd_shape s = p->shape;
         s.at = cut_lines(p->shape.count, chunks, c, s.width);
         s.count = cut_lines(p->shape.count, chunks, c + 1, s.width) - s.at;
         s.stride = p->shape.count;
+        s.chunk = (uint32_t)c;
+        s.chunks = (uint32_t)chunks;
         raw->chunk = (uint32_t)c;
         raw->scratch_base = (raw->scratch_end + line - 1) / line * line;
         rd_round(p, 0);
@@ -336,5 +420,6 @@ void rd_plan_free(rd_plan *p)
     rd_free(p->members);
     rd_free(p->lanes);
     rd_free(p->straight);
+    rd_free(p->starts);
     rd_free(p);
 }

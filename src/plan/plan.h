@@ -25,6 +25,7 @@
 #ifndef RD_PLAN_H
 #define RD_PLAN_H
 
+#include "base/names.h"
 #include "ronda.h"
 
 #define RD_NONE UINT32_MAX
@@ -54,13 +55,19 @@ typedef struct {
     ronda_kind kind;
     uint32_t rank, size, root;
     uint32_t width; /* bytes of an element */
-    bool in_place;  /* allreduce: out is in; allgather: in is own block of out;
-                                reduce_scatter: out is own block of in */
+    bool in_place;  /* as rd_kind_facts says; never true of a rank that gives or gets nothing */
     bool mean;      /* the op is MEAN: results are divided by size, once (rd_scale) */
-    uint64_t count; /* elements as the API counts them; for a generator: of this chunk */
-    uint64_t at;    /* generator: first element of this chunk */
-    /* Generator: elements from one rank's block to the next (allgather, reduce_scatter) */
+    bool ordered;   /* the op does not commute: operands must stand in rank order */
+    /* Elements as the API counts them (kinds that are counted: of the largest block, alltoallv: 0);
+     * for a generator: of this chunk */
+    uint64_t count;
+    /* Kinds that are counted: where each rank's block begins in a buffer of RD_BLOCKS, and where the last
+     * ends; per buffer, NULL: it has none.  A plan has its own copy. */
+    const uint64_t *starts[2];
+    uint64_t at; /* generator: first element of this chunk */
+    /* Generator: elements from one rank's block to the next in a buffer of RD_BLOCKS */
     uint64_t stride;
+    uint32_t chunk, chunks; /* generator: which of how many */
 } rd_shape;
 
 typedef struct {
@@ -122,6 +129,7 @@ typedef struct rd_plan {
     uint32_t step_count, dep_count, forward_count, group_count, member_count, lane_count,
         straight_count;
     uint32_t chunks, rounds;
+    uint64_t *starts;    /* shape.starts, or NULL */
     bool straight_lends; /* its straight order has messages that do not fit into a line */
     uint64_t scratch;    /* elements */
     uint64_t sent;       /* elements sent by this rank */
@@ -150,14 +158,21 @@ void rd_merge(rd_plan *p, rd_range from, rd_range to, int side); /* side: of `to
 /* Nothing, unless MEAN */
 void rd_scale(rd_plan *p, rd_range range);
 
-/* Allreduce, broadcast: the chunk; allgather in, reduce_scatter out: own block */
+/* Of a buffer of RD_BLOCK: this chunk of it */
 rd_range rd_whole(rd_shape s, int buffer);
-/* Allreduce, broadcast: the i-th of size parts of the chunk */
+/* The i-th of size parts of the chunk */
 rd_range rd_part(rd_shape s, int buffer, uint32_t i);
 /* The same cut in `pieces`: first .. end-1 */
 rd_range rd_pieces(rd_shape s, int buffer, uint32_t pieces, uint32_t first, uint32_t end);
-/* Allgather out, reduce_scatter in: rank i's block, this chunk of it */
+/* Of a buffer of RD_BLOCKS: rank i's block, this chunk of it */
 rd_range rd_slot(rd_shape s, int buffer, uint32_t i);
+/* The blocks first .. end-1 in one; only of what is never cut into chunks */
+rd_range rd_slots(rd_shape s, int buffer, uint32_t first, uint32_t end);
+/* Elements of the longest slot */
+uint64_t rd_widest(rd_shape s, int buffer);
+/* Ranks counted from the root on: this rank's number, and the rank that has a number */
+uint32_t rd_number(rd_shape s);
+uint32_t rd_numbered(rd_shape s, uint64_t number);
 /* `count` elements of scratch for this chunk alone, at a place of the generator's own counting. */
 rd_range rd_scratch(rd_plan *p, uint64_t at, uint64_t count);
 
@@ -198,8 +213,16 @@ void rd_plan_free(rd_plan *p);
  * length needed, like snprintf. */
 size_t rd_plan_print(const rd_plan *p, ronda_type type, ronda_op op, char *text, size_t capacity);
 
-/* What a shape makes of the user's elements: how long the buffers are. */
+/* What a shape makes of the user's elements: how long the buffers are, and where block i of a buffer
+ * of RD_BLOCKS begins (i up to size). */
 uint64_t rd_in_count(const rd_shape *s);
 uint64_t rd_out_count(const rd_shape *s);
+uint64_t rd_block_at(const rd_shape *s, int buffer, uint32_t i);
+/* Elements of the block that is this rank's own. */
+uint64_t rd_own_count(const rd_shape *s);
+/* In place: the name of the buffer that has both, and where in it the other one begins. */
+uint8_t rd_place_name(const rd_shape *s);
+uint64_t rd_place_at(const rd_shape *s);
+bool rd_can_be_in_place(const rd_shape *s);
 
 #endif

@@ -414,16 +414,23 @@ static void say_title(const printing *t, rd_text *w)
 {
     const rd_shape *s = &t->plan->shape;
     rd_say(w, "%s", rd_kind_name(s->kind));
-    if (s->kind != RONDA_BARRIER)
+    const rd_kind_facts *k = rd_kind(s->kind);
+    const int blocks = k->gets == RD_BLOCKS ? RD_OUT : RD_IN;
+    if (s->kind == RONDA_ALLTOALLV)
+        rd_say(w, " of %s", rd_type_name(t->type));
+    else if (k->counted)
+        rd_say(w, " of %" PRIu64 " %s in all", rd_block_at(s, blocks, s->size),
+               rd_type_name(t->type));
+    else if (s->kind != RONDA_BARRIER)
         rd_say(w, " of %" PRIu64 " %s", s->count, rd_type_name(t->type));
-    if (s->kind == RONDA_ALLGATHER)
-        rd_say(w, " from each rank");
-    if (s->kind == RONDA_REDUCE_SCATTER)
+    if (!k->counted && k->gets == RD_BLOCKS)
+        rd_say(w, k->gives == RD_BLOCKS ? " from each rank to each" : " from each rank");
+    else if (!k->counted && k->gives == RD_BLOCKS)
         rd_say(w, " to each rank");
-    if (rd_kind_reduces(s->kind))
+    if (k->reduces)
         rd_say(w, ", %s", rd_op_name(t->op));
-    if (rd_kind_rooted(s->kind))
-        rd_say(w, " from root %" PRIu32, s->root);
+    if (k->rooted)
+        rd_say(w, " %s root %" PRIu32, k->root_gets ? "to" : "from", s->root);
     if (s->in_place)
         rd_say(w, ", in place");
     if (t->plan->algorithm)
@@ -505,7 +512,7 @@ static void say_buffer(rd_text *w, const char *name, const char *what, uint64_t 
 static void say_buffers(const printing *t, rd_text *w)
 {
     const rd_shape *s = &t->plan->shape;
-    const uint64_t in = rd_in_count(s), out = rd_out_count(s), own = s->rank * s->count;
+    const uint64_t in = rd_in_count(s), out = rd_out_count(s), own = rd_place_at(s);
     if (s->kind == RONDA_BARRIER)
         rd_say(w, "  in, out   this rank's token; what has become of it when all have come\n");
     else if (s->kind == RONDA_BROADCAST)
@@ -513,18 +520,18 @@ static void say_buffers(const printing *t, rd_text *w)
     else if (!s->in_place) {
         say_buffer(w, "in", "what this rank gives", in);
         say_buffer(w, "out", "what it gets", out);
-    } else if (s->kind == RONDA_ALLREDUCE)
+    } else if (rd_kind(s->kind)->place == RD_SAME)
         say_buffer(w, "out", "what this rank gives, and what it gets", out);
-    else if (s->kind == RONDA_ALLGATHER)
+    else if (rd_place_name(s) == RD_OUT)
         rd_say(w,
                "  out       what this rank gets: %" PRIu64
                " elements; what it gives is out[%" PRIu64 "..%" PRIu64 ")\n",
-               out, own, own + s->count);
+               out, own, own + rd_own_count(s));
     else
         rd_say(w,
                "  in        what this rank gives: %" PRIu64 " elements; what it gets is in[%" PRIu64
                "..%" PRIu64 ")\n",
-               in, own, own + s->count);
+               in, own, own + rd_own_count(s));
 }
 
 size_t rd_plan_print(const rd_plan *p, ronda_type type, ronda_op op, char *text, size_t capacity)

@@ -377,7 +377,8 @@ static size_t memory_of(const rd_plan *p)
     return sizeof *p + p->step_count * sizeof *p->steps + p->dep_count * sizeof *p->deps +
            p->forward_count * sizeof *p->forwards + p->group_count * sizeof *p->groups +
            p->member_count * sizeof *p->members + p->lane_count * sizeof *p->lanes +
-           p->straight_count * sizeof *p->straight;
+           p->straight_count * sizeof *p->straight +
+           (p->starts ? 2 * (p->shape.size + (size_t)1) * sizeof *p->starts : 0);
 }
 
 bool rd_plan_seal(rd_plan *p)

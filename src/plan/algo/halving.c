@@ -11,7 +11,10 @@
  *     rank 3                   keep 23, send 01   keep 3, send 2   3 -> 23 -> 0123
  *
  * Otherwise n = 2^m + rest: first every odd rank below 2*rest hands all it has to the even rank
- * before it, the other 2^m ranks do the above, and at the end the odd ones get the result. */
+ * before it, the other 2^m ranks do the above, and at the end the odd ones get the result.
+ *
+ * Reduce-scatter is the first half of it, with blocks for pieces: the even rank of a pair looks after
+ * the odd one's block too, and hands it over at the end. */
 #include "plan/algorithms.h"
 
 typedef struct {
@@ -94,4 +97,60 @@ void rd_allreduce_halving(rd_plan *p, rd_shape s)
         rd_round(p, last);
         rd_send(p, s.rank + 1, out);
     }
+}
+
+/* The blocks that virtual ranks lo .. hi-1 look after, summed so far: in the caller's buffer at first, then in
+ * scratch, which begins with block `base`. */
+static rd_range sums(rd_plan *p, rd_shape s, shape_of_two t, bool summed, uint32_t base,
+                     uint32_t lo, uint32_t hi)
+{
+    const rd_range in = rd_slots(s, RD_IN, rank_of(t, lo), rank_of(t, hi));
+    return summed ? rd_scratch(p, in.at - rd_block_at(&s, RD_IN, base), in.count) : in;
+}
+
+/* m rounds and about n * count elements sent per rank; two rounds more if n is not 2^m, in which `rest`
+ * ranks send all of their elements and `rest` ranks send a block. */
+void rd_reduce_scatter_halving(rd_plan *p, rd_shape s)
+{
+    const shape_of_two t = split(s.size);
+    const bool paired = s.rank < 2 * t.rest;
+    const uint32_t me = paired ? s.rank / 2 : s.rank - t.rest;
+    const rd_range out = rd_whole(s, RD_OUT);
+    uint32_t round = t.rest ? 1 : 0, lo = 0, hi = t.ranks;
+
+    if (s.size == 1)
+        rd_copy(p, rd_slot(s, RD_IN, 0), out);
+    if (paired && s.rank % 2) {
+        rd_send(p, s.rank - 1, rd_slots(s, RD_IN, 0, s.size));
+        rd_round(p, round + t.rounds);
+        rd_recv(p, s.rank - 1, out);
+        return;
+    }
+    bool summed = paired;
+    const uint32_t base = paired || !(me & t.ranks / 2) ? 0 : rank_of(t, t.ranks / 2);
+    if (paired)
+        rd_fold(p, s.rank + 1, sums(p, s, t, false, 0, lo, hi), sums(p, s, t, true, 0, lo, hi),
+                RD_HERE_LEFT);
+    for (uint32_t apart = t.ranks / 2; apart; apart /= 2, round++, summed = true) {
+        const uint32_t mid = lo + (hi - lo) / 2, peer = rank_of(t, me ^ apart);
+        const bool low = !(me & apart), last = apart == 1 && !paired;
+        rd_round(p, round);
+        rd_send(p, peer,
+                low ? sums(p, s, t, summed, base, mid, hi) : sums(p, s, t, summed, base, lo, mid));
+        if (low)
+            hi = mid;
+        else
+            lo = mid;
+        rd_fold(p, peer, sums(p, s, t, summed, base, lo, hi),
+                last ? out : sums(p, s, t, true, base, lo, hi), low ? RD_HERE_LEFT : RD_HERE_RIGHT);
+    }
+    if (!paired) {
+        rd_scale(p, out);
+        return;
+    }
+    const rd_range both = sums(p, s, t, true, base, lo, hi);
+    rd_scale(p, both);
+    rd_copy(p, (rd_range){both.buffer, both.at, out.count}, out);
+    rd_round(p, round);
+    rd_send(p, s.rank + 1, (rd_range){both.buffer, both.at + out.count, both.count - out.count});
 }

@@ -55,16 +55,18 @@ void rd_allreduce_ring(rd_plan *p, rd_shape s)
 void rd_reduce_scatter_ring(rd_plan *p, rd_shape s)
 {
     const uint32_t n = s.size;
-    const rd_range partial[2] = {rd_scratch(p, 0, n > 2 ? s.count : 0),
-                                 rd_scratch(p, n > 3 ? s.count : 0, n > 3 ? s.count : 0)};
+    const uint64_t second = n > 3 ? rd_widest(s, RD_IN) : 0;
 
     if (n == 1)
         rd_copy(p, rd_slot(s, RD_IN, 0), rd_whole(s, RD_OUT));
     for (uint32_t k = 1; k < n; k++) {
+        const rd_range sent = rd_slot(s, RD_IN, behind(s, k)),
+                       mine = rd_slot(s, RD_IN, behind(s, k + 1));
         rd_round(p, k - 1);
-        rd_send(p, right_of(s), k == 1 ? rd_slot(s, RD_IN, behind(s, k)) : partial[k % 2]);
-        rd_fold(p, left_of(s), rd_slot(s, RD_IN, behind(s, k + 1)),
-                k == n - 1 ? rd_whole(s, RD_OUT) : partial[(k + 1) % 2], RD_HERE_RIGHT);
+        rd_send(p, right_of(s), k == 1 ? sent : rd_scratch(p, k % 2 * second, sent.count));
+        rd_fold(p, left_of(s), mine,
+                k == n - 1 ? rd_whole(s, RD_OUT) : rd_scratch(p, (k + 1) % 2 * second, mine.count),
+                RD_HERE_RIGHT);
     }
     rd_scale(p, rd_whole(s, RD_OUT));
 }

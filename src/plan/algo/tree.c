@@ -12,16 +12,6 @@
  */
 #include "plan/algorithms.h"
 
-static uint32_t real(rd_shape s, uint32_t number)
-{
-    return (uint32_t)(((uint64_t)number + s.root) % s.size);
-}
-
-static uint32_t number_of(rd_shape s)
-{
-    return (uint32_t)(((uint64_t)s.rank + s.size - s.root) % s.size);
-}
-
 /* Rounds of a binomial tree: ceil(log2(n)). */
 static uint32_t levels(uint32_t n)
 {
@@ -34,7 +24,7 @@ static uint32_t levels(uint32_t n)
 /* ceil(log2(n)) rounds; the root sends count elements in each. */
 void rd_broadcast_binomial(rd_plan *p, rd_shape s)
 {
-    const uint32_t v = number_of(s), top = levels(s.size);
+    const uint32_t v = rd_number(s), top = levels(s.size);
     const rd_range all = rd_whole(s, RD_OUT);
 
     for (uint32_t k = 0; k < top; k++) {
@@ -42,16 +32,16 @@ void rd_broadcast_binomial(rd_plan *p, rd_shape s)
         const uint32_t far = 1u << (top - 1 - k);
         rd_round(p, k);
         if (v % (2 * far) == far)
-            rd_recv(p, real(s, v - far), all);
+            rd_recv(p, rd_numbered(s, v - far), all);
         else if (v % (2 * far) == 0 && v + far < s.size)
-            rd_send(p, real(s, v + far), all);
+            rd_send(p, rd_numbered(s, v + far), all);
     }
 }
 
 /* floor(log2(n)) rounds; a rank sends 2 * count elements at most. */
 void rd_broadcast_tree(rd_plan *p, rd_shape s)
 {
-    const uint32_t v = number_of(s);
+    const uint32_t v = rd_number(s);
     const rd_range all = rd_whole(s, RD_OUT);
     uint32_t depth = 0;
 
@@ -59,12 +49,12 @@ void rd_broadcast_tree(rd_plan *p, rd_shape s)
         depth++;
     if (v) {
         rd_round(p, depth - 1);
-        rd_recv(p, real(s, (v - 1) / 2), all);
+        rd_recv(p, rd_numbered(s, (v - 1) / 2), all);
     }
     rd_round(p, depth);
     for (uint64_t child = 2 * (uint64_t)v + 1; child <= 2 * (uint64_t)v + 2 && child < s.size;
          child++)
-        rd_send(p, real(s, (uint32_t)child), all);
+        rd_send(p, rd_numbered(s, child), all);
 }
 
 /* After the scatter number v holds parts v .. v + held - 1. */
@@ -84,24 +74,24 @@ static bool holds(uint32_t v, uint32_t part, uint32_t n)
  * about 2 * count elements, the root about 2 * count. */
 void rd_broadcast_scatter(rd_plan *p, rd_shape s)
 {
-    const uint32_t n = s.size, v = number_of(s), top = levels(n);
+    const uint32_t n = s.size, v = rd_number(s), top = levels(n);
     const uint32_t right = (v + 1) % n, left = (v + n - 1) % n;
 
     for (uint32_t k = 0; k < top; k++) {
         const uint32_t far = 1u << (top - 1 - k);
         rd_round(p, k);
         if (v % (2 * far) == far)
-            rd_recv(p, real(s, v - far), rd_pieces(s, RD_OUT, n, v, v + held(v, n)));
+            rd_recv(p, rd_numbered(s, v - far), rd_pieces(s, RD_OUT, n, v, v + held(v, n)));
         else if (v % (2 * far) == 0 && v + far < n)
-            rd_send(p, real(s, v + far),
+            rd_send(p, rd_numbered(s, v + far),
                     rd_pieces(s, RD_OUT, n, v + far, v + far + held(v + far, n)));
     }
     for (uint32_t k = 0; k + 1 < n; k++) {
         const uint32_t gives = (v + n - k) % n, takes = (v + n - k - 1) % n;
         rd_round(p, top + k);
         if (!holds(right, gives, n))
-            rd_send(p, real(s, right), rd_part(s, RD_OUT, gives));
+            rd_send(p, rd_numbered(s, right), rd_part(s, RD_OUT, gives));
         if (!holds(v, takes, n))
-            rd_recv(p, real(s, left), rd_part(s, RD_OUT, takes));
+            rd_recv(p, rd_numbered(s, left), rd_part(s, RD_OUT, takes));
     }
 }
