@@ -312,6 +312,22 @@ static void place_notes(printing *t, rd_text *w, uint32_t step, size_t column)
 
 static const char *const verbs[] = {"send", "recv", "fold", "fold_many", "copy", "merge", "scale"};
 
+const char *rd_verb_name(uint8_t verb)
+{
+    return verbs[verb];
+}
+
+void rd_print_range(rd_text *w, uint8_t buffer, uint64_t at, uint64_t count)
+{
+    say_range(w, buffer, at, count);
+}
+
+void rd_print_step(rd_text *w, const rd_plan *p, ronda_op op, const rd_step *s)
+{
+    const printing t = {.plan = p, .op = op};
+    say_step(&t, w, s);
+}
+
 static void measure(printing *t)
 {
     const rd_plan *p = t->plan;
