@@ -17,6 +17,7 @@ const char cli_plan_help[] =
     "  ronda plan [--collective NAME] [--algo NAME] [-n RANKS] [--rank R | --all-ranks] [--count N]\n"
     "             [--type T] [--op OP] [--root R] [--in-place] [--segment BYTES] [--threads]\n"
     "  ronda plan --summary [--collective NAME] [-n RANKS] [--count N] [--root R] [--segment BYTES]\n"
+    "  ronda plan --draw | --svg FILE [--collective NAME] [--algo NAME] [-n RANKS] [--count N] ...\n"
     "  ronda plan --list [--collective NAME]\n"
     "\n"
     "  -c, --collective NAME  allreduce (if none is given), broadcast, allgather, reduce_scatter, barrier\n"
@@ -35,6 +36,9 @@ const char cli_plan_help[] =
     "      --summary          one line per algorithm: rounds, steps, messages and elements sent; each of\n"
     "                         the rank that has most of it\n"
     "      --list             the algorithms, each in a sentence\n"
+    "      --draw             the plans of all ranks as a picture: ranks across, rounds down, an arrow\n"
+    "                         per message; up to 16 ranks\n"
+    "      --svg FILE         the same as an SVG picture (-: to standard output); up to 32 ranks\n"
     "\n"
     "At the end stand the algorithms that could be chosen for this shape, cheapest first, and why.\n"
     "docs/ALGORITHMS.md explains them all.\n";
@@ -116,6 +120,8 @@ int cli_plan(int count, char **arguments)
         return no_memory();
     if (!q.algorithm)
         q.algorithm = q.forced ? q.forced : choice.prices[0].algorithm;
+    if (q.draw || q.svg)
+        return cli_draw(&q);
     if (!q.all_ranks)
         status = print_rank(&q, q.shape.rank);
     for (uint32_t r = 0; r < q.shape.size && q.all_ranks && !status && cli_flush(); r++)

@@ -12,11 +12,16 @@ typedef struct {
     const rd_algorithm *algorithm; /* NULL: whatever would be chosen */
     const rd_algorithm *forced;    /* by RONDA_ALGO; NULL: none */
     bool all_ranks, summary, list;
-    bool threads; /* prices are those of ranks as threads */
+    bool threads;    /* prices are those of ranks as threads */
+    bool draw;       /* a picture of all ranks, as text */
+    const char *svg; /* the same as SVG: the file, "-" for standard output; NULL: none */
 } cli_plan_request;
 
 /* plan_args.c: reads the arguments; CLI_OK, or the user was told. */
 int cli_plan_read(int count, char **arguments, cli_plan_request *out);
+
+/* draw.c: the pictures that were asked for, of request->algorithm. */
+int cli_draw(const cli_plan_request *request);
 
 /* choice.c: which algorithm is cheapest for a shape, the others' prices, and why. */
 typedef struct {

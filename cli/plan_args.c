@@ -6,6 +6,7 @@
 #include "args.h"
 #include "base/names.h"
 #include "comm/comm.h"
+#include "picture.h"
 #include "plan.h"
 
 static const char ME[] = "plan";
@@ -26,7 +27,9 @@ enum {
     ALL_RANKS,
     SUMMARY,
     LIST,
-    THREADS
+    THREADS,
+    DRAW,
+    SVG
 };
 
 static const cli_option options[] = {[COLLECTIVE] = {"collective", 'c', true},
@@ -43,6 +46,8 @@ static const cli_option options[] = {[COLLECTIVE] = {"collective", 'c', true},
                                      [SUMMARY] = {"summary", 0, false},
                                      [LIST] = {"list", 0, false},
                                      [THREADS] = {"threads", 0, false},
+                                     [DRAW] = {"draw", 0, false},
+                                     [SVG] = {"svg", 0, true},
                                      {NULL, 0, false}};
 
 typedef struct {
@@ -116,6 +121,11 @@ static bool read_one(reading *r, const cli_args *a, int option)
         return q->summary = true;
     case THREADS:
         return q->threads = true;
+    case DRAW:
+        return q->draw = true;
+    case SVG:
+        q->svg = a->value;
+        return true;
     default:
         return q->list = true;
     }
@@ -147,6 +157,33 @@ static int check_numbers(const reading *r)
         return cli_wrong(ME, "--list takes --collective and nothing else");
     if (r->algorithm && (q->summary || q->list))
         return cli_wrong(ME, "--algo: --%s shows every algorithm", q->list ? "list" : "summary");
+    return CLI_OK;
+}
+
+/* A picture shows all ranks, and only so many can be looked at. */
+static int check_picture(const reading *r)
+{
+    const cli_plan_request *q = &r->request;
+    const char *option = q->draw ? "--draw" : "--svg";
+    if (!q->draw && !q->svg)
+        return CLI_OK;
+    if (q->summary)
+        return cli_wrong(ME, "%s and --summary: which?", option);
+    if (given(r, RANK) || q->all_ranks)
+        return cli_wrong(ME, "%s: a picture shows all ranks",
+                         given(r, RANK) ? "--rank" : "--all-ranks");
+    if (q->svg && !*q->svg)
+        return cli_wrong(ME, "--svg: '' is not the name of a file");
+    if (q->draw && q->svg && strcmp(q->svg, "-") == 0)
+        return cli_wrong(ME, "--draw and --svg -: which of them to standard output?");
+    if (q->draw && q->shape.size > CLI_TEXT_RANKS)
+        return cli_wrong(ME,
+                         "--draw: %" PRIu32
+                         " ranks are too wide for text; %d can be drawn, and %d with --svg",
+                         q->shape.size, CLI_TEXT_RANKS, CLI_SVG_RANKS);
+    if (q->shape.size > CLI_SVG_RANKS)
+        return cli_wrong(ME, "--svg: %" PRIu32 " ranks are too wide for a picture; %d can be drawn",
+                         q->shape.size, CLI_SVG_RANKS);
     return CLI_OK;
 }
 
@@ -215,6 +252,8 @@ int cli_plan_read(int count, char **arguments, cli_plan_request *out)
     s->width = (uint32_t)ronda_type_size(q->type);
     s->mean = q->op == RONDA_MEAN;
     int status = check_numbers(&r);
+    if (!status)
+        status = check_picture(&r);
     if (!status && !every_kind)
         status = check_kind(&r);
     if (!status && !every_kind)

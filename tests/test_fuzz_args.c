@@ -11,6 +11,7 @@
 #include "../cli/args.h"
 #include "../cli/bench.h"
 #include "../cli/check.h"
+#include "../cli/picture.h"
 #include "../cli/plan.h"
 #include "../cli/run.h"
 #include "base/names.h"
@@ -122,6 +123,10 @@ static void check_plan(const cli_plan_request *q, const words *w)
     CHECK(s->count <= (uint64_t)PTRDIFF_MAX / s->width / s->size, "%s", shown(w));
     CHECK(s->kind || q->list || q->summary, "%s: of what?", shown(w));
     CHECK(!q->algorithm || q->algorithm->kind == s->kind, "%s", shown(w));
+    CHECK(!(q->draw || q->svg) || !(q->list || q->summary || q->all_ranks), "%s: which?", shown(w));
+    CHECK(!q->draw || (s->size <= CLI_TEXT_RANKS && !(q->svg && strcmp(q->svg, "-") == 0)), "%s",
+          shown(w));
+    CHECK(!q->svg || (*q->svg && s->size <= CLI_SVG_RANKS), "%s", shown(w));
     if (s->kind && s->size <= 8) { /* and it can be priced */
         cli_choice c;
         CHECK(cli_choose(q, &c) && c.count >= 1 && c.count <= RD_MOST_CANDIDATES, "%s: no choice",
@@ -164,6 +169,9 @@ TEST(mangled_arguments_of_plan)
                                         "--all-ranks",
                                         "--summary",
                                         "--list",
+                                        "--draw",
+                                        "--svg",
+                                        "--svg=-",
                                         "9223372036854775807",
                                         NULL};
     rng r = rng_start();
