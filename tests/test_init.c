@@ -157,7 +157,7 @@ TEST(variables_that_cannot_be_read)
                                              "allreduce=ring broadcast=tree",
                                              "allreduce=ring,x"};
     static const char *const logs[] = {"verbose", "2", "INFO", "info,debug"};
-    char longer[400];
+    char longer[2000];
     for (int i = 0; i < 10; i++)
         check_variable("RONDA_TIMEOUT", timeouts[i]);
     for (int i = 0; i < 10; i++)
