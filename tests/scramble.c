@@ -249,6 +249,16 @@ static void scramble_enter(rd_link *l, const rd_record *record)
     rd_local.enter(inner_of(l), record);
 }
 
+static void scramble_pause(rd_link *l, uint64_t sequence)
+{
+    rd_local.pause(inner_of(l), sequence);
+}
+
+static void scramble_resume(rd_link *l, uint64_t sequence)
+{
+    rd_local.resume(inner_of(l), sequence);
+}
+
 static void scramble_leave(rd_link *l, uint64_t sequence)
 {
     rd_local.leave(inner_of(l), sequence);
@@ -328,6 +338,8 @@ static const rd_transport scramble = {.name = "scramble",
                                       .wait = scramble_wait,
                                       .enter = scramble_enter,
                                       .leave = scramble_leave,
+                                      .pause = scramble_pause,
+                                      .resume = scramble_resume,
                                       .await = scramble_await,
                                       .record = scramble_record,
                                       .presence = scramble_presence,

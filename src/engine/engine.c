@@ -204,14 +204,42 @@ static void end(rd_engine *e, rd_flight *f)
     }
 }
 
-/* Moves everything that can move; how many steps that were. */
+static uint32_t advance(rd_engine *e, rd_flight *f)
+{
+    uint32_t ran = f->open_count ? rd_flight_advance(e, f) : 0;
+    if (rd_flight_ended(e, f)) {
+        end(e, f);
+        ran++;
+    }
+    return ran;
+}
+
+/* The flight that moves after one of priority `level`, place `after` in the list: the next of as much
+ * priority, or the first of those that have less. */
+static rd_flight *next_urgent(rd_engine *e, const rd_flight *after)
+{
+    rd_flight *best = NULL;
+    bool behind = after == NULL;
+    for (rd_flight *f = e->first; f; f = f->next) {
+        const int32_t level = f->job.priority;
+        if (f == after)
+            behind = true;
+        else if ((!after || level < after->job.priority ||
+                  (behind && level == after->job.priority)) &&
+                 (!best || level > best->job.priority))
+            best = f;
+    }
+    return best;
+}
+
+/* Moves everything that can move; how many steps that were.  Flights begin in their order. */
 static uint32_t progress(rd_engine *e)
 {
     uint32_t ran = 0, held = 0; /* channels on which an older flight waits to begin */
     for (rd_flight *f = e->first; f; f = f->next) {
         rd_channel *c = channel_of(e, &f->job);
         const uint32_t bit = 1u << (c - e->channels);
-        if (f->done)
+        if (f->done || f->lost)
             continue;
         if (!f->begun) {
             if (held & bit || c->user || !paid(e, c)) {
@@ -220,24 +248,28 @@ static uint32_t progress(rd_engine *e)
             }
             begin(e, f);
         }
-        if (f->open_count)
-            ran += rd_flight_advance(e, f);
-        if (rd_flight_ended(e, f)) {
-            end(e, f);
-            ran++;
-        }
+        if (!e->urgent)
+            ran += advance(e, f);
     }
+    for (rd_flight *f = e->urgent ? next_urgent(e, NULL) : NULL; f; f = next_urgent(e, f))
+        if (f->begun && !f->done && !f->lost)
+            ran += advance(e, f);
     return ran;
 }
 
 /* A disagreement about a later call does not concern this one: whoever has made it can finish it. */
+static bool concerns(const rd_error *cause, uint64_t sequence)
+{
+    return cause->status != RONDA_EMISMATCH || cause->sequence <= sequence;
+}
+
 bool rd_engine_must_leave(rd_engine *e, uint64_t sequence)
 {
     rd_error cause;
     if (!atomic_load_explicit(e->link->alarm, memory_order_acquire))
         return false;
     e->transport->cause(e->link, &cause);
-    return cause.status != RONDA_EMISMATCH || cause.sequence <= sequence;
+    return concerns(&cause, sequence);
 }
 
 static void enter(rd_engine *e, const rd_record *record)
@@ -246,7 +278,16 @@ static void enter(rd_engine *e, const rd_record *record)
     e->transport->enter(e->link, record);
 }
 
-ronda_status rd_engine_start(rd_engine *e, const rd_job *job, rd_flight **out)
+/* Back to the caller, with or without calls under way. */
+static void step_out(rd_engine *e)
+{
+    if (e->first)
+        e->transport->pause(e->link, e->entered);
+    else
+        e->transport->leave(e->link, e->entered);
+}
+
+static ronda_status start(rd_engine *e, const rd_job *job, rd_flight **out)
 {
     rd_flight *f = new_flight(e, job->plan->lane_count);
     if (!f)
@@ -256,7 +297,7 @@ ronda_status rd_engine_start(rd_engine *e, const rd_job *job, rd_flight **out)
     f->buffer[RD_IN] = (char *)job->in;
     f->buffer[RD_OUT] = job->out;
     f->width = job->plan->shape.width;
-    f->begun = f->done = false;
+    f->begun = f->done = f->lost = f->sound = false;
     f->next = NULL;
     if (!fetch_scratch(e, f)) {
         put_away(e, f);
@@ -267,10 +308,27 @@ ronda_status rd_engine_start(rd_engine *e, const rd_job *job, rd_flight **out)
     while (*last)
         last = &(*last)->next;
     *last = f;
+    e->urgent = e->first == f ? job->priority != 0 : e->urgent || job->priority != 0;
     if (!rd_engine_must_leave(e, job->record.sequence))
         progress(e);
     *out = f;
     return RONDA_OK;
+}
+
+ronda_status rd_engine_start(rd_engine *e, const rd_job *job, rd_flight **out)
+{
+    const ronda_status status = start(e, job, out);
+    if (!status)
+        step_out(e);
+    return status;
+}
+
+uint32_t rd_engine_flights(const rd_engine *e)
+{
+    uint32_t count = 0;
+    for (const rd_flight *f = e->first; f; f = f->next)
+        count++;
+    return count;
 }
 
 /* --- waiting --- */
@@ -289,19 +347,17 @@ void rd_engine_cause(rd_engine *e, rd_error *out)
         out->peer = RONDA_ANY;
 }
 
-/* The cause is the world's first one, which may be older than ours. */
+/* The cause is the world's first one, which may be older than ours.  What it does not concern goes on. */
 ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
 {
     if (!atomic_load(e->link->alarm))
         e->transport->abort(e->link, err);
     rd_engine_cause(e, err);
+    e->cause = *err;
+    for (rd_flight *f = e->first; f; f = f->next)
+        f->lost = f->lost || (!f->done && concerns(err, f->job.record.sequence));
     e->transport->leave(e->link, e->entered);
     e->transport->quiesce(e->link, rd_now_ns() + 60000000000u);
-    while (e->first) {
-        rd_flight *f = e->first;
-        e->first = f->next;
-        put_away(e, f);
-    }
     return err->status;
 }
 
@@ -376,7 +432,7 @@ static ronda_status look_around(rd_engine *e, const rd_record *call, const rd_aw
     if (what)
         return look_at(e, call, what, whom, err);
     for (rd_flight *f = e->first; f && !status; f = f->next)
-        status = f->done ? RONDA_OK : look(e, f, whom, &best, err);
+        status = f->done || f->lost ? RONDA_OK : look(e, f, whom, &best, err);
     return status;
 }
 
@@ -385,6 +441,7 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
 {
     if (e->wrong) {
         (e->mad ? rd_trouble_mad : rd_trouble_mismatch)(e->link, &e->wronged, e->wrong - 1, err);
+        e->wrong = 0;
         return rd_engine_give_up(e, err);
     }
     if (rd_engine_must_leave(e, call->sequence))
@@ -423,15 +480,18 @@ static rd_port *only_port(const rd_flight *f)
     return f->begun && f->open_count == 1 ? f->lanes[f->open[0]].port : NULL;
 }
 
+/* The flight is over. */
 static void forget(rd_engine *e, rd_flight *flight)
 {
+    rd_channel *c = channel_of(e, &flight->job);
     rd_flight **at = &e->first;
     while (*at != flight)
         at = &(*at)->next;
     *at = flight->next;
+    if (c->user == flight)
+        c->user = NULL;
     put_away(e, flight);
-    if (!e->first)
-        e->transport->leave(e->link, e->entered);
+    step_out(e);
 }
 
 /* A rank that gave up while we were at it may have freed what it had lent us. */
@@ -440,33 +500,62 @@ static bool was_misled(rd_engine *e, const rd_job *job)
     return rd_engine_must_leave(e, job->record.sequence);
 }
 
-ronda_status rd_engine_wait(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd_error *err)
+/* Inside again, for a flight that was started before; false: it was lost. */
+static bool step_in(rd_engine *e, rd_flight *f)
+{
+    rd_error cause = {0};
+    if (f->done || f->lost)
+        return !f->lost;
+    e->transport->resume(e->link, e->entered);
+    if (rd_engine_must_leave(e, f->job.record.sequence))
+        rd_engine_give_up(e, &cause);
+    return !f->lost;
+}
+
+/* What was made of memory that may have been freed meanwhile is not done. */
+static void doubt(rd_engine *e, rd_flight *f)
+{
+    rd_error cause = {0};
+    if (f->done && !f->sound && was_misled(e, &f->job)) {
+        f->done = false;
+        rd_engine_give_up(e, &cause);
+    }
+    f->sound = f->done;
+}
+
+static ronda_status wait_for(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd_error *err)
 {
     rd_patience patience = {.timeout_ns = timeout_ns};
-    if (!f->done && rd_engine_must_leave(e, f->job.record.sequence))
-        return rd_engine_give_up(e, err);
-    while (!f->done) {
+    while (!f->done && !f->lost) {
         if (progress(e)) {
             patience.idle = 0;
             continue;
         }
         const bool alone = e->first == f && !f->next;
-        const ronda_status status =
-            rd_engine_idle(e, &f->job.record, NULL, alone ? only_port(f) : NULL, &patience, err);
-        if (status)
-            return status;
+        rd_engine_idle(e, &f->job.record, NULL, alone ? only_port(f) : NULL, &patience, err);
     }
-    if (was_misled(e, &f->job))
-        return rd_engine_give_up(e, err);
+    doubt(e, f);
+    const ronda_status status = f->lost ? e->cause.status : RONDA_OK;
+    if (status)
+        *err = e->cause;
     forget(e, f);
-    return RONDA_OK;
+    return status;
+}
+
+ronda_status rd_engine_wait(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd_error *err)
+{
+    step_in(e, f);
+    return wait_for(e, f, timeout_ns, err);
 }
 
 bool rd_engine_test(rd_engine *e, rd_flight *f)
 {
-    if (!f->done && !rd_engine_must_leave(e, f->job.record.sequence))
-        progress(e);
-    return f->done;
+    if (f->done || !step_in(e, f))
+        return true;
+    progress(e);
+    doubt(e, f);
+    step_out(e);
+    return f->done || f->lost;
 }
 
 ronda_status rd_engine_run(rd_engine *e, const rd_job *job, uint64_t timeout_ns, rd_error *err)
@@ -486,9 +575,11 @@ ronda_status rd_engine_run(rd_engine *e, const rd_job *job, uint64_t timeout_ns,
         return status;
     }
     rd_flight *f;
-    const ronda_status status = rd_engine_start(e, job, &f);
+    const ronda_status status = start(e, job, &f);
     if (status)
         return rd_fail(err, status, RONDA_ANY, "no memory to run %s",
                        rd_kind_name(job->record.kind));
-    return rd_engine_wait(e, f, timeout_ns, err);
+    if (rd_engine_must_leave(e, job->record.sequence))
+        rd_engine_give_up(e, err);
+    return wait_for(e, f, timeout_ns, err);
 }

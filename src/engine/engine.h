@@ -19,6 +19,7 @@ typedef struct {
     void *out;
     rd_fold_fn *fold; /* NULL if the plan folds nothing */
     rd_record record; /* sequence numbers rise by one from job to job, from 1 */
+    int32_t priority; /* of what can move, what has more of it moves first */
 } rd_job;
 
 /* RONDA_ENOMEM; the link stays the caller's */
@@ -30,12 +31,16 @@ ronda_status rd_engine_close(rd_engine *e, uint64_t timeout_ns, rd_error *err);
 /* Begins a collective.  RONDA_ENOMEM: nothing was sent, and the sequence number is free again. */
 ronda_status rd_engine_start(rd_engine *e, const rd_job *job, rd_flight **out);
 
-/* Until it is done, or something has failed: then *err has the cause, which is the same for all
- * ranks and for good, and no flight is left. */
+/* Until it is done, or has failed: then *err has the cause, which is the same for all ranks and for
+ * good.  The flight is over in either case: exactly one wait for each start. */
 ronda_status rd_engine_wait(rd_engine *e, rd_flight *flight, uint64_t timeout_ns, rd_error *err);
 
-/* Moves what can be moved, without waiting; true if the flight is done. */
+/* Moves what can be moved, without waiting for anybody.  true: the flight is done or has failed, and a
+ * wait will say which without waiting. */
 bool rd_engine_test(rd_engine *e, rd_flight *flight);
+
+/* How many flights are not over. */
+uint32_t rd_engine_flights(const rd_engine *e);
 
 /* Both at once: what blocking calls use. */
 ronda_status rd_engine_run(rd_engine *e, const rd_job *job, uint64_t timeout_ns, rd_error *err);

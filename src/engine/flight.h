@@ -27,6 +27,8 @@ struct rd_flight {
     void *larger;         /* scratch for its channel, if the channel's is too small */
     size_t larger_bytes;
     bool begun, done;
+    bool sound; /* done, and nobody had given up by then */
+    bool lost;  /* it will never be done: the engine's cause says why */
     /* In the engine's list, oldest first, or in its store of unused ones */
     rd_flight *next;
 };
@@ -76,6 +78,8 @@ struct rd_engine {
     rd_flight *first; /* under way, oldest first */
     rd_flight *unused;
     bool lanes_only;
+    bool urgent;            /* flights differ in priority */
+    rd_error cause;         /* why flights were lost */
     uint64_t entered;       /* sequence of the last job */
     uint32_t wrong;         /* 1 + a peer whose message does not fit, 0: none */
     bool mad;               /* it cannot even be a message */

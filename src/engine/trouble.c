@@ -132,7 +132,7 @@ static uint32_t missing_rank(rd_link *link, const rd_record *mine, uint32_t from
 }
 
 /* Where a rank stands, seen from a call. */
-enum { CLOSED, ABSENT, FINISHED, WAITING, INSIDE, UNASKED };
+enum { CLOSED, ABSENT, FINISHED, POSTED, WAITING, INSIDE, UNASKED };
 typedef struct {
     uint32_t state, awaits; /* awaits: if WAITING */
 } standing;
@@ -144,6 +144,8 @@ static standing stands(rd_link *link, const rd_record *mine, uint32_t rank)
         return (standing){CLOSED, 0};
     if (p.sequence < mine->sequence)
         return (standing){ABSENT, 0};
+    if (p.posted)
+        return (standing){POSTED, 0};
     if (!p.inside || p.sequence > mine->sequence)
         return (standing){FINISHED, 0};
     return p.awaits < link->size ? (standing){WAITING, p.awaits} : (standing){INSIDE, 0};
@@ -158,10 +160,12 @@ static bool alike(standing a, standing b)
 static uint32_t say_alike(const standing at[], uint32_t size, standing like, char *text,
                           size_t capacity)
 {
-    static const char *const one[] = {" has closed", " has not called it either",
-                                      " has finished it", " waits for rank %u", " is in it"};
-    static const char *const many[] = {" have closed", " have not called it either",
-                                       " have finished it", " wait for rank %u", " are in it"};
+    static const char *const one[] = {" has closed",        " has not called it either",
+                                      " has finished it",   " has posted it and is elsewhere",
+                                      " waits for rank %u", " is in it"};
+    static const char *const many[] = {" have closed",      " have not called it either",
+                                       " have finished it", " have posted it and are elsewhere",
+                                       " wait for rank %u", " are in it"};
     uint32_t count = 0;
     size_t length = 0;
     char ranks[160] = "";
@@ -227,10 +231,13 @@ ronda_status rd_trouble_timeout(rd_link *link, const rd_record *mine, uint32_t p
         char call[TEXT];
         rd_record_text(&theirs, call, sizeof call);
         snprintf(last, sizeof last, "its last call, %s, is %s", call,
-                 p.inside ? "under way" : "done");
+                 p.inside || p.posted ? "under way" : "done");
     }
     return rd_fail(err, RONDA_ETIMEOUT, missing,
                    "rank %u: %s timed out after %.3g s waiting for rank %u, which %s (%s)%s",
                    link->rank, us, (double)timeout_ns / 1e9, missing,
-                   entered ? "is in it and silent" : "has not called it", last, others);
+                   !entered   ? "has not called it"
+                   : p.posted ? "has posted it and does not wait for it"
+                              : "is in it and silent",
+                   last, others);
 }

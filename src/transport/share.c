@@ -425,7 +425,13 @@ void rd_share_enter(rd_link *l, const rd_record *r)
         atomic_store_explicit(&slot[i], words[i], memory_order_release);
     atomic_store_explicit(&slot[0], words[0], memory_order_release);
     atomic_store_explicit(&b->awaits, 0, memory_order_relaxed);
-    atomic_store_explicit(&b->entered, r->sequence * 2 + 1, memory_order_release);
+    rd_share_resume(l, r->sequence);
+}
+
+void rd_share_resume(rd_link *l, uint64_t sequence)
+{
+    const rd_member *m = member_of(l);
+    atomic_store_explicit(&m->boards[l->rank].entered, sequence * 4 + 1, memory_order_release);
     if (m->fences)
         rd_fence();
     /* Before the caller looks at the alarm: see quiesce */
@@ -434,7 +440,13 @@ void rd_share_enter(rd_link *l, const rd_record *r)
 
 void rd_share_leave(rd_link *l, uint64_t sequence)
 {
-    atomic_store_explicit(&member_of(l)->boards[l->rank].entered, sequence * 2,
+    atomic_store_explicit(&member_of(l)->boards[l->rank].entered, sequence * 4,
+                          memory_order_release);
+}
+
+void rd_share_pause(rd_link *l, uint64_t sequence)
+{
+    atomic_store_explicit(&member_of(l)->boards[l->rank].entered, sequence * 4 + 2,
                           memory_order_release);
 }
 
@@ -471,8 +483,9 @@ rd_presence rd_share_presence(rd_link *l, uint32_t peer)
     const bool closed = atomic_load(&b->closed);
     const uint64_t entered = atomic_load_explicit(&b->entered, memory_order_acquire);
     const uint32_t awaits = atomic_load_explicit(&b->awaits, memory_order_relaxed);
-    return (rd_presence){.sequence = entered / 2,
-                         .inside = entered % 2,
+    return (rd_presence){.sequence = entered / 4,
+                         .inside = entered & 1,
+                         .posted = entered & 2,
                          .closed = closed,
                          .awaits = awaits - 1,
                          .heard_ns = atomic_load_explicit(&b->heard_ns, memory_order_relaxed)};

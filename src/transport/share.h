@@ -38,7 +38,7 @@ typedef struct {
 enum { RD_RECORDS = 128, RD_RECORD_WORDS = 6 };
 
 typedef struct {
-    _Alignas(128) _Atomic uint64_t entered; /* sequence * 2 + inside */
+    _Alignas(128) _Atomic uint64_t entered; /* sequence * 4 + posted * 2 + inside */
     _Atomic uint32_t awaits;                /* 1 + peer, or 0 */
     _Atomic uint32_t closed;
     _Atomic uint64_t heard_ns; /* when it last said whom it awaits */
@@ -123,6 +123,8 @@ bool rd_share_peek(rd_port *p, rd_view *view);
 void rd_share_release(rd_port *p, uint64_t bytes);
 void rd_share_enter(rd_link *l, const rd_record *r);
 void rd_share_leave(rd_link *l, uint64_t sequence);
+void rd_share_pause(rd_link *l, uint64_t sequence);
+void rd_share_resume(rd_link *l, uint64_t sequence);
 void rd_share_await(rd_link *l, uint32_t peer);
 bool rd_share_record(rd_link *l, uint32_t peer, uint64_t sequence, rd_record *out);
 rd_presence rd_share_presence(rd_link *l, uint32_t peer);
@@ -135,7 +137,8 @@ void rd_share_quiesce(rd_link *l, uint64_t until_ns);
     .commit = rd_share_commit, .share = rd_share_share, .lend = rd_share_lend,                     \
     .give_back = rd_share_give_back, .sent = rd_share_sent, .home = rd_share_home,                 \
     .peek = rd_share_peek, .release = rd_share_release, .wait = rd_share_wait,                     \
-    .enter = rd_share_enter, .leave = rd_share_leave, .await = rd_share_await,                     \
-    .record = rd_share_record, .abort = rd_share_abort, .cause = rd_share_cause
+    .enter = rd_share_enter, .leave = rd_share_leave, .pause = rd_share_pause,                     \
+    .resume = rd_share_resume, .await = rd_share_await, .record = rd_share_record,                 \
+    .abort = rd_share_abort, .cause = rd_share_cause
 
 #endif

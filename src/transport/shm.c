@@ -121,7 +121,11 @@ static void died(shm_link *s, uint32_t rank)
     if (rd_share_record(link, rank, p.sequence, &record)) {
         char text[100];
         rd_record_text(&record, text, sizeof text);
-        snprintf(call, sizeof call, "%s %s", p.inside ? "in" : "after", text);
+        snprintf(call, sizeof call, "%s %s",
+                 p.inside   ? "in"
+                 : p.posted ? "with calls under way up to"
+                            : "after",
+                 text);
         cause.sequence = record.sequence;
     }
     rd_fail(&cause, RONDA_EPEER, rank, "rank %u (pid %" PRId32 ") died %s", rank,

@@ -70,6 +70,7 @@ typedef struct {
 typedef struct {
     uint64_t sequence; /* of its last call; 0: none yet */
     bool inside, closed, dead;
+    bool posted;       /* not inside, but calls of its are under way */
     uint32_t awaits;   /* inside: whom it has been waiting for, or RONDA_ANY */
     uint64_t heard_ns; /* when it last said so */
 } rd_presence;
@@ -121,6 +122,9 @@ struct rd_transport {
     /* The board: each rank announces its calls, and others can look when they wait too long. */
     void (*enter)(rd_link *link, const rd_record *record);
     void (*leave)(rd_link *link, uint64_t sequence);
+    /* Leaves while calls are under way, and comes back to them: only inside a rank touches peers' memory */
+    void (*pause)(rd_link *link, uint64_t sequence);
+    void (*resume)(rd_link *link, uint64_t sequence);
     void (*await)(rd_link *link, uint32_t peer);
     /* False: not there (yet, or any more) */
     bool (*record)(rd_link *link, uint32_t peer, uint64_t sequence, rd_record *out);
