@@ -131,6 +131,15 @@ enum {
 /** This rank's end of a group of ranks. */
 typedef struct ronda_comm ronda_comm;
 
+/** A collective under way. */
+typedef struct ronda_request ronda_request;
+
+/** A collective planned once, to be run often. */
+typedef struct ronda_plan ronda_plan;
+
+/** A way to compress; none in this version. */
+typedef struct ronda_compressor ronda_compressor;
+
 /** How to join a world.  Set struct_size to sizeof(ronda_config) and what you need; a field that is
  *  zero or NULL is taken from the environment, then from the default. */
 typedef struct {
@@ -181,6 +190,10 @@ RONDA_API ronda_status ronda_init_local(uint32_t size, ronda_comm *comms[]);
  * Leave the group and free the communicator; NULL is allowed.  Local: waits for no other rank,
  * except that up to the timeout it lets others finish reading what this rank still owes them.
  * Others see RONDA_EPEER only if they need something that this rank did not finish.
+ *
+ * With requests that nobody has waited for it is RONDA_EINVAL, and the communicator stays open; unless
+ * it has failed (or ronda_abort() was called): then it is closed and its requests are gone.  Its plans
+ * are of no use any more, but are still to be freed.
  */
 RONDA_API ronda_status ronda_close(ronda_comm *comm);
 
@@ -344,6 +357,131 @@ RONDA_API ronda_status ronda_exscan(ronda_comm *comm, const void *send, void *re
 
 /** Wait until every rank has called it. */
 RONDA_API ronda_status ronda_barrier(ronda_comm *comm);
+
+/*
+ * Calls that do not block.  Each collective has a form whose name begins with i: it starts the
+ * collective and puts a request into *out, which is to be waited for exactly once.  Until then the
+ * buffers belong to ronda.  The rules of order are those of the blocking forms: every rank starts the
+ * same collectives in the same order, blocking or not, but waits for them as it likes.  Any number may be
+ * under way.  They move while a thread is inside any call of the communicator that waits or tests.
+ *
+ * counts[] need not last longer than the call.
+ */
+RONDA_API ronda_status ronda_iallreduce(ronda_comm *comm, const void *send, void *recv,
+                                        size_t count, ronda_type type, ronda_op op,
+                                        ronda_request **out);
+RONDA_API ronda_status ronda_ireduce(ronda_comm *comm, const void *send, void *recv, size_t count,
+                                     ronda_type type, ronda_op op, uint32_t root,
+                                     ronda_request **out);
+RONDA_API ronda_status ronda_ibroadcast(ronda_comm *comm, void *buf, size_t count, ronda_type type,
+                                        uint32_t root, ronda_request **out);
+RONDA_API ronda_status ronda_iallgather(ronda_comm *comm, const void *send, void *recv,
+                                        size_t count, ronda_type type, ronda_request **out);
+RONDA_API ronda_status ronda_iallgatherv(ronda_comm *comm, const void *send, void *recv,
+                                         const size_t counts[], ronda_type type,
+                                         ronda_request **out);
+RONDA_API ronda_status ronda_ireduce_scatter(ronda_comm *comm, const void *send, void *recv,
+                                             size_t count, ronda_type type, ronda_op op,
+                                             ronda_request **out);
+RONDA_API ronda_status ronda_ireduce_scatterv(ronda_comm *comm, const void *send, void *recv,
+                                              const size_t counts[], ronda_type type, ronda_op op,
+                                              ronda_request **out);
+RONDA_API ronda_status ronda_igather(ronda_comm *comm, const void *send, void *recv, size_t count,
+                                     ronda_type type, uint32_t root, ronda_request **out);
+RONDA_API ronda_status ronda_igatherv(ronda_comm *comm, const void *send, void *recv,
+                                      const size_t counts[], ronda_type type, uint32_t root,
+                                      ronda_request **out);
+RONDA_API ronda_status ronda_iscatter(ronda_comm *comm, const void *send, void *recv, size_t count,
+                                      ronda_type type, uint32_t root, ronda_request **out);
+RONDA_API ronda_status ronda_iscatterv(ronda_comm *comm, const void *send, void *recv,
+                                       const size_t counts[], ronda_type type, uint32_t root,
+                                       ronda_request **out);
+RONDA_API ronda_status ronda_ialltoall(ronda_comm *comm, const void *send, void *recv, size_t count,
+                                       ronda_type type, ronda_request **out);
+RONDA_API ronda_status ronda_ialltoallv(ronda_comm *comm, const void *send,
+                                        const size_t send_counts[], void *recv,
+                                        const size_t recv_counts[], ronda_type type,
+                                        ronda_request **out);
+RONDA_API ronda_status ronda_iscan(ronda_comm *comm, const void *send, void *recv, size_t count,
+                                   ronda_type type, ronda_op op, ronda_request **out);
+RONDA_API ronda_status ronda_iexscan(ronda_comm *comm, const void *send, void *recv, size_t count,
+                                     ronda_type type, ronda_op op, ronda_request **out);
+RONDA_API ronda_status ronda_ibarrier(ronda_comm *comm, ronda_request **out);
+
+/** Any collective, with every option.  Set struct_size to sizeof(ronda_call), kind, and what the
+ *  collective has; what it has not is not looked at. */
+typedef struct {
+    size_t struct_size;
+    ronda_kind kind;
+    ronda_type type;
+    ronda_op op;
+    uint32_t root;
+    const void *send;
+    void *recv; /**< broadcast: the buffer */
+    size_t count;
+    const size_t *counts;         /**< of those with counts; alltoallv: what is sent */
+    const size_t *recv_counts;    /**< alltoallv */
+    uint64_t timeout_ns;          /**< of its wait; 0: the communicator's */
+    const char *algorithm;        /**< such as "ring", the same on all ranks; NULL: by cost */
+    ronda_compressor *compressor; /**< NULL */
+    int32_t priority;             /**< of calls under way, those that have more of it move first */
+    void *stream;                 /**< NULL */
+} ronda_call;
+
+/** Start any collective. */
+RONDA_API ronda_status ronda_post(ronda_comm *comm, const ronda_call *call, ronda_request **out);
+
+/**
+ * Move what can move, and tell whether the request is done (or has failed): then ronda_wait() will not
+ * wait.  Never times out and never frees.  NULL is done.
+ */
+RONDA_API ronda_status ronda_test(ronda_request *request, bool *done);
+
+/**
+ * Wait for a request, and free it, whatever the outcome: exactly one wait for each.  The deadline runs
+ * while a thread waits.  Another wait for the same request is RONDA_EINVAL as long as no later request
+ * has taken its place.  NULL: nothing to wait for.
+ */
+RONDA_API ronda_status ronda_wait(ronda_request *request);
+
+/** Wait for all of them and free them; the first error, if there is one.  NULLs are skipped. */
+RONDA_API ronda_status ronda_wait_all(ronda_request *requests[], size_t count);
+
+/**
+ * Plan a collective once.  Buffers are given to ronda_start(); send and recv of the call are not looked
+ * at.  Local: it sends nothing.  A plan may be under way several times at once, on different buffers.
+ */
+RONDA_API ronda_status ronda_plan_create(ronda_comm *comm, const ronda_call *call,
+                                         ronda_plan **out);
+
+/** Start a planned collective, like ronda_post().  A broadcast's buffer is recv. */
+RONDA_API ronda_status ronda_start(ronda_plan *plan, const void *send, void *recv,
+                                   ronda_request **out);
+
+/** The steps of this rank as text for people, cut at `capacity`; *needed (or NULL): what all of it and
+ *  its end take. */
+RONDA_API ronda_status ronda_plan_print(const ronda_plan *plan, char *text, size_t capacity,
+                                        size_t *needed);
+
+/** Free a plan (NULL: nothing); requests that were started with it may still be under way. */
+RONDA_API void ronda_plan_free(ronda_plan *plan);
+
+/**
+ * A reduction of your own: out[i] = left[i] op right[i] for `count` elements.  `out` may be `left` or
+ * `right`.  It must be associative.  It is called from inside ronda's calls and must not call ronda.
+ */
+typedef void ronda_op_fn(void *context, const void *left, const void *right, void *out,
+                         size_t count, ronda_type type);
+
+/**
+ * Make a reduction known under a name of up to 31 characters, for all communicators of this process and
+ * until it ends.  Every rank that uses it makes it, with the same name.  An op that does not commute
+ * is applied in rank order.  Ranks that use ops of different names get RONDA_EMISMATCH.
+ *
+ * @return RONDA_OK and the op in *out; else ronda_last_error(NULL) in this thread says why.
+ */
+RONDA_API ronda_status ronda_op_create(const char *name, ronda_op_fn *function, void *context,
+                                       bool commutes, ronda_op *out);
 
 #ifdef __cplusplus
 }

@@ -103,9 +103,20 @@ ronda_status ronda_init(const ronda_config *config, ronda_comm **out)
                              : open_process(&joining, &settings, out, err);
 }
 
+/* Requests that are under way would lose their buffers: the caller has to wait for them, or to give up
+ * the world first. */
 ronda_status ronda_close(ronda_comm *comm)
 {
-    return comm ? rd_comm_close(comm) : RONDA_OK;
+    if (!comm)
+        return RONDA_OK;
+    if (comm->open_requests && !comm->failed &&
+        !rd_engine_must_leave(comm->engine, comm->sequence)) {
+        comm->error = (rd_error){.rank = comm->rank};
+        return rd_fail(&comm->error, RONDA_EINVAL, RONDA_ANY,
+                       "rank %u: ronda_close: %u request%s not been waited for", comm->rank,
+                       comm->open_requests, comm->open_requests == 1 ? " has" : "s have");
+    }
+    return rd_comm_close(comm);
 }
 
 ronda_status ronda_abort(ronda_comm *comm, const char *reason)

@@ -126,6 +126,75 @@ ronda_status call_run(ronda_comm *comm, const call_buffers *b)
     }
 }
 
+ronda_call call_whole(const call_buffers *b, size_t counts[])
+{
+    const model_call *c = &b->call;
+    fill_counts(c, b->rank, counts, counts + c->size);
+    return (ronda_call){.struct_size = sizeof(ronda_call),
+                        .kind = c->kind,
+                        .type = c->type,
+                        .op = c->op,
+                        .root = c->root,
+                        .send = b->send,
+                        .recv = b->recv,
+                        .count = c->count,
+                        .counts = counts,
+                        .recv_counts = counts + c->size};
+}
+
+static ronda_status start_counted(ronda_comm *comm, const call_buffers *b, const ronda_call *w,
+                                  ronda_request **out)
+{
+    const model_call *c = &b->call;
+    switch (c->kind) {
+    case RONDA_ALLGATHERV:
+        return ronda_iallgatherv(comm, b->send, b->recv, w->counts, c->type, out);
+    case RONDA_REDUCE_SCATTERV:
+        return ronda_ireduce_scatterv(comm, b->send, b->recv, w->counts, c->type, c->op, out);
+    case RONDA_GATHERV:
+        return ronda_igatherv(comm, b->send, b->recv, w->counts, c->type, c->root, out);
+    case RONDA_SCATTERV:
+        return ronda_iscatterv(comm, b->send, b->recv, w->counts, c->type, c->root, out);
+    default:
+        return ronda_ialltoallv(comm, b->send, w->counts, b->recv, w->recv_counts, c->type, out);
+    }
+}
+
+ronda_status call_start(ronda_comm *comm, const call_buffers *b, bool post, ronda_request **out)
+{
+    const model_call *c = &b->call;
+    size_t counts[2048];
+    const ronda_call whole = call_whole(b, counts);
+    if (post)
+        return ronda_post(comm, &whole, out);
+    switch (c->kind) {
+    case RONDA_ALLREDUCE:
+        return ronda_iallreduce(comm, b->send, b->recv, c->count, c->type, c->op, out);
+    case RONDA_REDUCE:
+        return ronda_ireduce(comm, b->send, b->recv, c->count, c->type, c->op, c->root, out);
+    case RONDA_BROADCAST:
+        return ronda_ibroadcast(comm, b->recv, c->count, c->type, c->root, out);
+    case RONDA_ALLGATHER:
+        return ronda_iallgather(comm, b->send, b->recv, c->count, c->type, out);
+    case RONDA_REDUCE_SCATTER:
+        return ronda_ireduce_scatter(comm, b->send, b->recv, c->count, c->type, c->op, out);
+    case RONDA_GATHER:
+        return ronda_igather(comm, b->send, b->recv, c->count, c->type, c->root, out);
+    case RONDA_SCATTER:
+        return ronda_iscatter(comm, b->send, b->recv, c->count, c->type, c->root, out);
+    case RONDA_ALLTOALL:
+        return ronda_ialltoall(comm, b->send, b->recv, c->count, c->type, out);
+    case RONDA_SCAN:
+        return ronda_iscan(comm, b->send, b->recv, c->count, c->type, c->op, out);
+    case RONDA_EXSCAN:
+        return ronda_iexscan(comm, b->send, b->recv, c->count, c->type, c->op, out);
+    case RONDA_BARRIER:
+        return ronda_ibarrier(comm, out);
+    default:
+        return start_counted(comm, b, &whole, out);
+    }
+}
+
 /* The first byte of from .. to that is not rubbish any more; to: all is as it was. */
 static const char *touched(const call_buffers *b, int m, const char *from, const char *to)
 {

@@ -25,6 +25,10 @@ call_buffers call_open(const model_call *c, uint32_t rank, bool in_place, uint32
 call_buffers call_open_in(ronda_comm *comm, uint32_t given, const model_call *c, uint32_t rank,
                           bool in_place, uint32_t skew);
 ronda_status call_run(ronda_comm *comm, const call_buffers *b);
+/* Without blocking: by its i-form, or by ronda_post. */
+ronda_status call_start(ronda_comm *comm, const call_buffers *b, bool post, ronda_request **out);
+/* The call as ronda_post takes it; counts: room for 2 * size. */
+ronda_call call_whole(const call_buffers *b, size_t counts[]);
 
 /* The result is the model's bits (whole), or near it (NULL), and nothing else was written. */
 bool call_right(const call_buffers *b, const void *whole);

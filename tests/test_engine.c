@@ -191,8 +191,8 @@ static void run_failing(void *context, uint32_t rank)
 static bool needs_not_all(const leg *l)
 {
     const model_call *c = &l->planned.call;
-    return model_rooted(c->kind) || model_counted(c->kind) || c->kind == RONDA_SCAN || c->kind == RONDA_EXSCAN ||
-           (c->count == 0 && c->kind != RONDA_BARRIER);
+    return model_rooted(c->kind) || model_counted(c->kind) || c->kind == RONDA_SCAN ||
+           c->kind == RONDA_EXSCAN || (c->count == 0 && c->kind != RONDA_BARRIER);
 }
 
 TEST(a_failure_ends_all_that_is_under_way)

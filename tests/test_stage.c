@@ -101,7 +101,8 @@ TEST(folds_that_stage_give_the_same_bits)
             out[k] = places[k].at;
         }
         fold(&plain, 1, from, ins, count, 3);
-        rd_fold_staged(fold, 4, out, outs, from, ins, count, 3);
+        const rd_job job = {.fold = fold};
+        rd_fold_staged(&job, 4, out, outs, from, ins, count, 3);
         for (uint32_t k = 0; k < outs; k++) {
             CHECK(memcmp(out[k], want, count * 4) == 0 && guarded(&places[k], count * 4),
                   "%zu elements, out %u of %u, %u ins", count, k, outs, ins);

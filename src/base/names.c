@@ -1,6 +1,8 @@
 /* names.c: what types, ops and kinds are called and allow. */
 #include "base/names.h"
 
+#include "base/ops.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,7 +66,8 @@ bool rd_type_is_float(ronda_type type)
 
 const char *rd_op_name(ronda_op op)
 {
-    return op > 0 && op < OPS ? ops[op] : "?";
+    const rd_user_op *user = op < RD_FIRST_USER_OP ? NULL : rd_user_op_of(op);
+    return op > 0 && op < OPS ? ops[op] : user ? user->name : "?";
 }
 
 const rd_kind_facts *rd_kind(ronda_kind kind)
@@ -104,6 +107,8 @@ ronda_kind rd_kind_named(const char *name)
 
 bool rd_op_allows(ronda_op op, ronda_type type)
 {
+    if (op >= RD_FIRST_USER_OP)
+        return rd_user_op_of(op) && ronda_type_size(type);
     if (op <= 0 || op >= OPS || ronda_type_size(type) == 0)
         return false;
     return !(rd_type_is_float(type) && (op == RONDA_BAND || op == RONDA_BOR || op == RONDA_BXOR));
@@ -142,8 +147,10 @@ int rd_kind_gets(ronda_kind kind, uint32_t rank, uint32_t root)
 void rd_record_text(const rd_record *r, char *text, size_t capacity)
 {
     const rd_kind_facts *k = rd_kind(r->kind);
-    char op[16] = "", root[32] = "", count[40] = "";
-    if (k->reduces)
+    char op[40] = "", root[32] = "", count[40] = "";
+    if (k->reduces && r->op >= RD_FIRST_USER_OP && !rd_user_op_of(r->op))
+        snprintf(op, sizeof op, ", an op unknown here");
+    else if (k->reduces)
         snprintf(op, sizeof op, ", %s", rd_op_name(r->op));
     if (k->rooted)
         snprintf(root, sizeof root, k->root_gets ? " to root %" PRIu32 : " from root %" PRIu32,

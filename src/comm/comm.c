@@ -31,6 +31,8 @@ ronda_status rd_comm_close(ronda_comm *c)
     const ronda_status status = rd_engine_close(c->engine, c->timeout_ns, &c->error);
     rd_log_say(&c->log, RD_LOG_INFO, "rank %u of %u: closed after %llu calls%s%s", c->rank, c->size,
                (unsigned long long)c->sequence, status ? ": " : "", status ? c->error.message : "");
+    rd_plans_orphan(c);
+    rd_requests_free(c);
     rd_comm_free_all(c);
     c->link->transport->close(c->link);
     rd_prepared_free(&c->prepared);
@@ -51,40 +53,154 @@ static uint64_t next_mark(uint64_t mark, uint64_t call_hash)
     return hash ^ hash >> 29;
 }
 
+static ronda_status no_memory(ronda_comm *c, const rd_call *call)
+{
+    c->error = (rd_error){.rank = c->rank};
+    return rd_fail(&c->error, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for %s", c->rank,
+                   rd_kind_name(call->kind));
+}
+
 static ronda_status fail_for_good(ronda_comm *c)
 {
+    if (c->failed)
+        return c->error.status;
     c->failed = true;
     c->cause = c->error;
     rd_log_say(&c->log, RD_LOG_INFO, "rank %u: failed: %s", c->rank, c->error.message);
     return c->error.status;
 }
 
-ronda_status rd_comm_run(ronda_comm *c, const rd_call *call, const rd_prepared *p, const void *in,
-                         void *out)
+/* What the engine is to do; false: it must not begin, and the error says why. */
+static ronda_status prepare(ronda_comm *c, const rd_call *call, rd_prepared **p, const void *in,
+                            void *out, rd_job *job)
 {
     if (rd_engine_must_leave(c->engine, c->sequence + 1)) {
         rd_engine_cause(c->engine, &c->error);
         return fail_for_good(c);
     }
-    if (!p && !(p = rd_prepared_make(c, call)))
-        return rd_fail(&c->error, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for the plan of %s",
-                       c->rank, rd_kind_name(call->kind));
-    const rd_job job = {.plan = p->plan,
-                        .in = in,
-                        .out = out,
-                        .fold = p->fold,
-                        .record = {.sequence = c->sequence + 1,
-                                   .count = call->count,
-                                   .mark = next_mark(c->mark, p->hash),
-                                   .kind = call->kind,
-                                   .type = call->type,
-                                   .op = call->op,
-                                   .root = call->root,
-                                   .algorithm = p->algorithm}};
-    const ronda_status status = rd_engine_run(c->engine, &job, c->timeout_ns, &c->error);
+    if (!*p && !(*p = rd_prepared_make(c, call)))
+        return no_memory(c, call);
+    *job = (rd_job){.plan = (*p)->plan,
+                    .in = in,
+                    .out = out,
+                    .fold = (*p)->fold,
+                    .user = (*p)->user,
+                    .priority = call->priority,
+                    .record = {.sequence = c->sequence + 1,
+                               .count = call->count,
+                               .mark = next_mark(c->mark, (*p)->hash),
+                               .kind = call->kind,
+                               .type = call->type,
+                               .op = call->op,
+                               .root = call->root,
+                               .algorithm = (*p)->algorithm}};
+    return RONDA_OK;
+}
+
+static void made(ronda_comm *c, const rd_job *job)
+{
+    c->sequence++;
+    c->mark = job->record.mark;
+}
+
+ronda_status rd_comm_run(ronda_comm *c, const rd_call *call, rd_prepared *p, const void *in,
+                         void *out)
+{
+    rd_job job;
+    ronda_status status = prepare(c, call, &p, in, out, &job);
+    if (status)
+        return status;
+    status = rd_engine_run(c->engine, &job, call->timeout_ns ? call->timeout_ns : c->timeout_ns,
+                           &c->error);
+    if (p->apart) {
+        rd_prepared_hold(p);
+        rd_prepared_drop(p);
+    }
     if (status == RONDA_ENOMEM) /* found before anything was sent: the call was not made */
         return status;
-    c->sequence++;
-    c->mark = job.record.mark;
+    made(c, &job);
     return status ? fail_for_good(c) : RONDA_OK;
+}
+
+/* --- requests --- */
+
+static ronda_request *take_request(ronda_comm *c)
+{
+    ronda_request *r = c->unused;
+    if (r) {
+        c->unused = r->unused;
+        return r;
+    }
+    r = rd_alloc(sizeof *r);
+    if (!r)
+        return NULL;
+    r->comm = c;
+    r->next = c->requests;
+    c->requests = r;
+    return r;
+}
+
+static void put_request(ronda_request *r)
+{
+    r->unused = r->comm->unused;
+    r->comm->unused = r;
+}
+
+ronda_status rd_comm_start(ronda_comm *c, const rd_call *call, rd_prepared *p, const void *in,
+                           void *out, ronda_request **request)
+{
+    rd_job job;
+    ronda_status status = prepare(c, call, &p, in, out, &job);
+    if (status)
+        return status;
+    ronda_request *r = take_request(c);
+    if (r && call->kind == RONDA_BARRIER) { /* its tokens must last */
+        r->token[0] = 1;
+        job.in = &r->token[0];
+        job.out = &r->token[1];
+    }
+    if (r)
+        rd_prepared_hold(p);
+    if (!r || rd_engine_start(c->engine, &job, &r->flight)) {
+        if (r) {
+            rd_prepared_drop(p);
+            put_request(r);
+        }
+        return no_memory(c, call);
+    }
+    made(c, &job);
+    r->open = true;
+    r->prepared = p;
+    r->timeout_ns = call->timeout_ns;
+    c->open_requests++;
+    *request = r;
+    return RONDA_OK;
+}
+
+bool rd_comm_test(ronda_request *r)
+{
+    return rd_engine_test(r->comm->engine, r->flight);
+}
+
+ronda_status rd_comm_wait(ronda_request *r)
+{
+    ronda_comm *c = r->comm;
+    const ronda_status status = rd_engine_wait(
+        c->engine, r->flight, r->timeout_ns ? r->timeout_ns : c->timeout_ns, &c->error);
+    rd_prepared_drop(r->prepared);
+    r->open = false;
+    c->open_requests--;
+    put_request(r);
+    return status ? fail_for_good(c) : RONDA_OK;
+}
+
+void rd_requests_free(ronda_comm *c)
+{
+    while (c->requests) {
+        ronda_request *r = c->requests;
+        c->requests = r->next;
+        if (r->open)
+            rd_prepared_drop(r->prepared);
+        rd_free(r);
+    }
 }

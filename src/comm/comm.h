@@ -7,6 +7,8 @@
 #include "engine/engine.h"
 #include "plan/choose.h"
 
+typedef struct rd_prepared rd_prepared;
+
 /* A call, checked. */
 typedef struct {
     ronda_kind kind;
@@ -17,17 +19,24 @@ typedef struct {
     const size_t *counts; /* kinds that are counted: of each block; alltoallv: of what is sent */
     const size_t *recv_counts; /* alltoallv */
     bool in_place;
+    const rd_algorithm *algorithm; /* NULL: by the environment, or by cost */
+    uint64_t timeout_ns;           /* 0: the communicator's */
+    int32_t priority;              /* of a call that does not block */
+    rd_prepared *const *known; /* not in place, in place: what a plan object holds; NULL: nothing */
 } rd_call;
 
 /* Everything that a call of one shape needs, made once. */
-typedef struct {
+struct rd_prepared {
     rd_call call; /* counts: its own copy */
     rd_plan *plan;
     rd_fold_fn *fold;
+    const rd_user_op *user;
     uint32_t algorithm; /* row of the table */
+    uint32_t users;     /* requests and plans that hold it: it stays */
+    bool apart;         /* not one of the set: all of that were held */
     uint64_t hash;      /* of what must be equal on all ranks: call and algorithm */
     uint64_t used;      /* when last */
-} rd_prepared;
+};
 
 /* Bounded: what was used longest ago goes first. */
 enum { RD_PREPARED = 64 };
@@ -36,6 +45,26 @@ typedef struct {
     uint32_t count, last;
     uint64_t uses;
 } rd_prepared_set;
+
+/* A call that does not block.  Requests live until their communicator is closed, and are used again: whoever
+ * waits twice is told so. */
+struct ronda_request {
+    ronda_comm *comm;
+    ronda_request *next;   /* of all that the communicator has made */
+    ronda_request *unused; /* the next of those that nobody has */
+    bool open;
+    rd_flight *flight;
+    rd_prepared *prepared;
+    uint64_t timeout_ns;
+    uint8_t token[2]; /* of a barrier */
+};
+
+struct ronda_plan {
+    ronda_comm *comm; /* NULL: it has been closed */
+    ronda_plan *next; /* among the communicator's */
+    rd_call call;
+    rd_prepared *prepared[2]; /* not in place, in place; NULL: not needed so far */
+};
 
 /* What ronda_alloc() gave. */
 typedef struct {
@@ -61,6 +90,9 @@ struct ronda_comm {
     const rd_algorithm *forced[RD_KINDS]; /* per kind; NULL: by cost */
     rd_prepared_set prepared;
     rd_blocks blocks;
+    ronda_request *requests, *unused;
+    uint32_t open_requests;
+    ronda_plan *plans;
 };
 
 typedef struct {
@@ -80,16 +112,36 @@ ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm
                           rd_error *err);
 ronda_status rd_comm_close(ronda_comm *c);
 /* p: what rd_prepared_find() found, or NULL. */
-ronda_status rd_comm_run(ronda_comm *c, const rd_call *call, const rd_prepared *p, const void *in,
+ronda_status rd_comm_run(ronda_comm *c, const rd_call *call, rd_prepared *p, const void *in,
                          void *out);
+ronda_status rd_comm_start(ronda_comm *c, const rd_call *call, rd_prepared *p, const void *in,
+                           void *out, ronda_request **request);
+ronda_status rd_comm_wait(ronda_request *r); /* it is over */
+bool rd_comm_test(ronda_request *r);         /* the wait will not wait */
+void rd_requests_free(ronda_comm *c);
+
+/* submit.c: checks a call and runs it; request: NULL, or where to put it if it is not to block */
+ronda_status rd_submit(ronda_comm *c, rd_call *call, const void *send, void *recv,
+                       ronda_request **request);
+ronda_status rd_check_shape(ronda_comm *c,
+                            rd_call *call); /* all but the buffers; sets call->count */
+ronda_status rd_invalid(ronda_comm *c, ronda_kind kind, const char *what);
 ronda_status rd_no_comm(const char *function); /* RONDA_EINVAL, and the thread's error says why */
 
 /* prepared.c */
 /* NULL: not there */
-const rd_prepared *rd_prepared_find(const ronda_comm *c, rd_prepared_set *set, const rd_call *call);
+rd_prepared *rd_prepared_find(const ronda_comm *c, rd_prepared_set *set, const rd_call *call);
 /* NULL: no memory */
-const rd_prepared *rd_prepared_make(ronda_comm *c, const rd_call *call);
+rd_prepared *rd_prepared_make(ronda_comm *c, const rd_call *call);
+void rd_prepared_hold(rd_prepared *p);
+void rd_prepared_drop(rd_prepared *p);
 void rd_prepared_free(rd_prepared_set *set);
+
+/* plans.c */
+ronda_status rd_plan_object(ronda_comm *c, rd_call *call, ronda_plan **out);
+ronda_status rd_plan_object_start(ronda_plan *p, const void *send, void *recv, ronda_request **out);
+void rd_plan_object_free(ronda_plan *p);
+void rd_plans_orphan(ronda_comm *c); /* their communicator goes */
 
 /* memory.c */
 void *rd_comm_alloc(ronda_comm *c, size_t bytes); /* NULL: none to be had */

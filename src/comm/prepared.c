@@ -14,7 +14,7 @@ static bool same_counts(const size_t *a, const size_t *b, uint32_t size)
 static bool same_call(const ronda_comm *c, const rd_call *a, const rd_call *b)
 {
     return a->count == b->count && a->kind == b->kind && a->type == b->type && a->op == b->op &&
-           a->root == b->root && a->in_place == b->in_place &&
+           a->root == b->root && a->in_place == b->in_place && a->algorithm == b->algorithm &&
            same_counts(a->counts, b->counts, c->size) &&
            same_counts(a->recv_counts, b->recv_counts, c->size);
 }
@@ -49,7 +49,7 @@ static const rd_algorithm *choose(ronda_comm *c, const rd_call *call, const rd_s
     while (rd_algorithms[row].name && row < (known & 0xff))
         row++;
     if (known && (known | 0xff) == hash && rd_algorithms[row].name &&
-        rd_algorithms[row].kind == call->kind)
+        rd_algorithms[row].kind == call->kind && rd_fits(&rd_algorithms[row], shape))
         return &rd_algorithms[row];
     const rd_algorithm *a = rd_choose(shape, &c->facts, NULL, NULL);
     if (a && at)
@@ -95,6 +95,7 @@ static bool keep_counts(const ronda_comm *c, const rd_call *call, rd_shape *shap
 
 static bool make(ronda_comm *c, const rd_call *call, rd_prepared *out)
 {
+    const rd_user_op *user = rd_user_op_of(call->op);
     rd_shape shape = {.kind = call->kind,
                       .rank = c->rank,
                       .size = c->size,
@@ -102,13 +103,14 @@ static bool make(ronda_comm *c, const rd_call *call, rd_prepared *out)
                       .width = (uint32_t)ronda_type_size(call->type),
                       .in_place = call->in_place,
                       .mean = call->op == RONDA_MEAN,
+                      .ordered = user && !user->commutes,
                       .count = call->count};
     uint64_t *starts;
     *out = (rd_prepared){0};
     if (!keep_counts(c, call, &shape, &starts, &out->call))
         return false;
-    const rd_algorithm *a = c->forced[call->kind];
-    if (!a)
+    const rd_algorithm *a = call->algorithm ? call->algorithm : c->forced[call->kind];
+    if (!a || !rd_fits(a, &shape))
         a = choose(c, call, &shape);
     out->plan = a ? rd_plan_build(a, &shape, c->facts.segment_bytes) : NULL;
     rd_free(starts);
@@ -116,7 +118,8 @@ static bool make(ronda_comm *c, const rd_call *call, rd_prepared *out)
         rd_free((void *)out->call.counts);
         return false;
     }
-    out->fold = call->op ? rd_fold_kernel(call->type, call->op) : NULL;
+    out->fold = call->op && !user ? rd_fold_kernel(call->type, call->op) : NULL;
+    out->user = user;
     out->algorithm = (uint32_t)(a - rd_algorithms);
     out->hash = hash_of(c, call, out->algorithm);
     rd_log_say(&c->log, RD_LOG_DEBUG,
@@ -132,16 +135,17 @@ static void discard(rd_prepared *p)
     rd_free((void *)p->call.counts);
 }
 
+/* The one that was used longest ago, of those that nobody holds; RD_NONE: all are held. */
 static uint32_t oldest(const rd_prepared_set *set)
 {
-    uint32_t old = 0;
-    for (uint32_t i = 1; i < set->count; i++)
-        if (set->at[i].used < set->at[old].used)
+    uint32_t old = RD_NONE;
+    for (uint32_t i = 0; i < set->count; i++)
+        if (!set->at[i].users && (old == RD_NONE || set->at[i].used < set->at[old].used))
             old = i;
     return old;
 }
 
-const rd_prepared *rd_prepared_find(const ronda_comm *c, rd_prepared_set *set, const rd_call *call)
+rd_prepared *rd_prepared_find(const ronda_comm *c, rd_prepared_set *set, const rd_call *call)
 {
     uint32_t i = set->last;
     if (i < set->count && same_call(c, &set->at[i].call, call))
@@ -156,18 +160,40 @@ const rd_prepared *rd_prepared_find(const ronda_comm *c, rd_prepared_set *set, c
     return NULL;
 }
 
-const rd_prepared *rd_prepared_make(ronda_comm *c, const rd_call *call)
+rd_prepared *rd_prepared_make(ronda_comm *c, const rd_call *call)
 {
     rd_prepared_set *set = &c->prepared;
     rd_prepared fresh;
-    if (!make(c, call, &fresh))
+    const uint32_t i = set->count < RD_PREPARED ? set->count : oldest(set);
+    rd_prepared *at = i == RD_NONE ? rd_alloc(sizeof *at) : &set->at[i];
+    if (!at || !make(c, call, &fresh)) {
+        if (i == RD_NONE)
+            rd_free(at);
         return NULL;
-    const uint32_t i = set->count < RD_PREPARED ? set->count++ : oldest(set);
-    discard(&set->at[i]);
+    }
     fresh.used = ++set->uses;
-    set->at[i] = fresh;
-    set->last = i;
-    return &set->at[i];
+    fresh.apart = i == RD_NONE;
+    if (i == set->count)
+        set->count++;
+    else if (i != RD_NONE)
+        discard(at);
+    if (i != RD_NONE)
+        set->last = i;
+    *at = fresh;
+    return at;
+}
+
+void rd_prepared_hold(rd_prepared *p)
+{
+    p->users++;
+}
+
+void rd_prepared_drop(rd_prepared *p)
+{
+    if (!p || --p->users || !p->apart)
+        return;
+    discard(p);
+    rd_free(p);
 }
 
 void rd_prepared_free(rd_prepared_set *set)

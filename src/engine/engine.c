@@ -436,14 +436,19 @@ static ronda_status look_around(rd_engine *e, const rd_record *call, const rd_aw
     return status;
 }
 
+/* A message that does not fit: the sentence, and the end. */
+static ronda_status attend(rd_engine *e, rd_error *err)
+{
+    (e->mad ? rd_trouble_mad : rd_trouble_mismatch)(e->link, &e->wronged, e->wrong - 1, err);
+    e->wrong = 0;
+    return rd_engine_give_up(e, err);
+}
+
 ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaited *what,
                             rd_port *hint, rd_patience *p, rd_error *err)
 {
-    if (e->wrong) {
-        (e->mad ? rd_trouble_mad : rd_trouble_mismatch)(e->link, &e->wronged, e->wrong - 1, err);
-        e->wrong = 0;
-        return rd_engine_give_up(e, err);
-    }
+    if (e->wrong)
+        return attend(e, err);
     if (rd_engine_must_leave(e, call->sequence))
         return rd_engine_give_up(e, err);
     if (p->idle++ < QUICK) {
@@ -548,11 +553,29 @@ ronda_status rd_engine_wait(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd_
     return wait_for(e, f, timeout_ns, err);
 }
 
+/* Whoever only tests never sleeps: now and then it looks whether its peers live and agree. */
+static void look_now_and_then(rd_engine *e, const rd_flight *f)
+{
+    enum { TESTS = 64, EVERY_NS = 5000000 };
+    rd_error err = {0};
+    uint32_t whom = RONDA_ANY;
+    if (e->wrong) {
+        attend(e, &err);
+        return;
+    }
+    if (++e->tests % TESTS || rd_now_ns() < e->tested_ns)
+        return;
+    e->tested_ns = rd_now_ns() + EVERY_NS;
+    if (look_around(e, &f->job.record, NULL, &whom, &err))
+        rd_engine_give_up(e, &err);
+}
+
 bool rd_engine_test(rd_engine *e, rd_flight *f)
 {
     if (f->done || !step_in(e, f))
         return true;
-    progress(e);
+    if (!progress(e))
+        look_now_and_then(e, f);
     doubt(e, f);
     step_out(e);
     return f->done || f->lost;

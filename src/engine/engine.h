@@ -6,6 +6,7 @@
 #ifndef RD_ENGINE_H
 #define RD_ENGINE_H
 
+#include "base/ops.h"
 #include "engine/fold.h"
 #include "plan/plan.h"
 #include "transport/transport.h"
@@ -17,7 +18,8 @@ typedef struct {
     const rd_plan *plan; /* stays until the flight has been waited for */
     const void *in;
     void *out;
-    rd_fold_fn *fold; /* NULL if the plan folds nothing */
+    rd_fold_fn *fold; /* NULL if the plan folds nothing, or by the user's op: */
+    const rd_user_op *user;
     rd_record record; /* sequence numbers rise by one from job to job, from 1 */
     int32_t priority; /* of what can move, what has more of it moves first */
 } rd_job;

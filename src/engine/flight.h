@@ -78,8 +78,10 @@ struct rd_engine {
     rd_flight *first; /* under way, oldest first */
     rd_flight *unused;
     bool lanes_only;
-    bool urgent;            /* flights differ in priority */
-    rd_error cause;         /* why flights were lost */
+    bool urgent;    /* flights differ in priority */
+    rd_error cause; /* why flights were lost */
+    uint32_t tests; /* that found nothing to do, and when the next one may look around */
+    uint64_t tested_ns;
     uint64_t entered;       /* sequence of the last job */
     uint32_t wrong;         /* 1 + a peer whose message does not fit, 0: none */
     bool mad;               /* it cannot even be a message */
@@ -104,12 +106,11 @@ void rd_stage(rd_distance *d, void *to, const void *from, size_t bytes);
 /* The same without taking the time. */
 void rd_stage_plain(void *to, const void *from, size_t bytes);
 /* out[outs - 1] is such a place, of a peer that is far; the others are not. */
-void rd_fold_staged(rd_fold_fn *fold, uint32_t width, void *const out[], uint32_t outs,
+void rd_fold_staged(const rd_job *job, uint32_t width, void *const out[], uint32_t outs,
                     const void *const in[], uint32_t ins, size_t count, uint32_t divisor);
 
 /* straight.c */
-void rd_run_here(rd_fold_fn *fold, const rd_shape *shape, const rd_step *s, void *to,
-                 const void *from);
+void rd_run_here(const rd_job *job, const rd_step *s, void *to, const void *from);
 ronda_status rd_run_straight(rd_engine *e, const rd_job *job, uint64_t timeout_ns, rd_error *err);
 
 /* engine.c: what a waiting loop does when nothing moved. */
@@ -138,6 +139,16 @@ ronda_status rd_trouble_mad(rd_link *link, const rd_record *mine, uint32_t peer,
 ronda_status rd_trouble_closed(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err);
 ronda_status rd_trouble_timeout(rd_link *link, const rd_record *mine, uint32_t peer,
                                 uint64_t timeout_ns, rd_error *err);
+
+/* One pass of arithmetic, the library's or the user's. */
+static inline void rd_job_fold(const rd_job *job, void *const out[], uint32_t outs,
+                               const void *const in[], uint32_t ins, size_t count, uint32_t divisor)
+{
+    if (job->user)
+        rd_user_fold(job->user, job->record.type, out, outs, in, ins, count);
+    else
+        job->fold(out, outs, in, ins, count, divisor);
+}
 
 /* Moves a few bytes or many, the commonest sizes without a call. */
 static inline void rd_put(void *to, const void *from, size_t bytes)

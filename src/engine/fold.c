@@ -182,3 +182,24 @@ uint16_t rd_f32_to_bf16(float x)
         return (uint16_t)(bits >> 16 | 0x40);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
+
+/* An out may be any of the ins, so the result of a part is made elsewhere and stored when it is done. */
+void rd_user_fold(const rd_user_op *op, ronda_type type, void *const out[], uint32_t outs,
+                  const void *const in[], uint32_t ins, size_t count)
+{
+    enum { PART = 4096 };
+    _Alignas(64) char result[PART];
+    const size_t width = ronda_type_size(type);
+    for (size_t at = 0; at < count * width;) {
+        const size_t left = count * width - at, bytes = left < PART ? left : PART;
+        const void *sum = (const char *)in[0] + at;
+        for (uint32_t i = 1; i < ins; i++) {
+            op->fold(op->context, sum, (const char *)in[i] + at, result, bytes / width, type);
+            sum = result;
+        }
+        for (uint32_t o = 0; o < outs; o++)
+            if ((const char *)out[o] + at != sum)
+                memcpy((char *)out[o] + at, sum, bytes);
+        at += bytes;
+    }
+}

@@ -9,7 +9,7 @@
 #ifndef RD_FOLD_H
 #define RD_FOLD_H
 
-#include "ronda.h"
+#include "base/ops.h"
 
 /* outs >= 1, ins >= 1 (1: a copy, or with divisor a scaling); any number of ins and outs works, up
  * to 16 are fast.  divisor: 0, or what the result is divided by before it is rounded (MEAN); only
@@ -21,6 +21,10 @@ typedef void rd_fold_fn(void *const out[], uint32_t outs, const void *const in[]
 /* The kernel for this type and op (MEAN: that of SUM; the divisor is the caller's), or NULL if the
  * op is not defined for the type.  Cheap enough to call once per plan, not per step. */
 rd_fold_fn *rd_fold_kernel(ronda_type type, ronda_op op);
+
+/* The same by an op of the user's, from left to right, through a little memory of its own. */
+void rd_user_fold(const rd_user_op *op, ronda_type type, void *const out[], uint32_t outs,
+                  const void *const in[], uint32_t ins, size_t count);
 
 /* Moves bytes that do not overlap; quick for small ones, and does not turn to string instructions. */
 void rd_move(void *to, const void *from, size_t bytes);

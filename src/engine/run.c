@@ -108,7 +108,8 @@ static uint64_t next_piece(const rd_flight *f, uint64_t total, uint64_t rest)
 {
     enum { SHORT = 512 << 10, PARTS = 4, LEAST = 16 << 10 };
     const uint64_t part = (total / PARTS + LEAST - 1) & ~(uint64_t)(LEAST - 1);
-    return f->job.fold || total <= LEAST || total > SHORT || rest <= part ? rest : part;
+    return f->job.fold || f->job.user || total <= LEAST || total > SHORT || rest <= part ? rest
+                                                                                         : part;
 }
 
 /* Writes a message that is too long for a line into what the transport reserves, piece by piece. */
@@ -280,9 +281,9 @@ static void fold(rd_engine *e, rd_flight *f, const rd_step *s, uint32_t outs,
 {
     const uint32_t divisor = s->scale ? f->plan->shape.size : 0;
     if (writes_far(e, f, outs))
-        rd_fold_staged(f->job.fold, f->width, e->outs, outs, in, ins, count, divisor);
+        rd_fold_staged(&f->job, f->width, e->outs, outs, in, ins, count, divisor);
     else
-        f->job.fold(e->outs, outs, in, ins, count, divisor);
+        rd_job_fold(&f->job, e->outs, outs, in, ins, count, divisor);
 }
 
 /* As much of a message as can be used now: whole elements of what has come. */
@@ -412,8 +413,7 @@ static uint32_t run_receive(rd_engine *e, rd_flight *f, rd_lane_state *lane, con
 
 static uint32_t run_local(rd_flight *f, rd_lane_state *lane, const rd_step *s)
 {
-    rd_run_here(f->job.fold, &f->plan->shape, s, place(f, s->to_buffer, s->to_at),
-                place(f, s->from_buffer, s->from_at));
+    rd_run_here(&f->job, s, place(f, s->to_buffer, s->to_at), place(f, s->from_buffer, s->from_at));
     lane->next++;
     return 1;
 }

@@ -126,12 +126,12 @@ void rd_stage(rd_distance *d, void *to, const void *from, size_t bytes)
 
 /* A fold whose last out is such a place, of a peer that is far: strip by strip into the first out, and
  * from there onward. */
-void rd_fold_staged(rd_fold_fn *fold, uint32_t width, void *const out[], uint32_t outs,
+void rd_fold_staged(const rd_job *job, uint32_t width, void *const out[], uint32_t outs,
                     const void *const in[], uint32_t ins, size_t count, uint32_t divisor)
 {
     const size_t strip = STRIP_BYTES / width;
     if (count * width < TIMED_BYTES || ins > RD_MOST_STRIPPED) {
-        fold(out, outs, in, ins, count, divisor);
+        rd_job_fold(job, out, outs, in, ins, count, divisor);
         return;
     }
     for (size_t at = 0; at < count; at += strip) {
@@ -142,7 +142,7 @@ void rd_fold_staged(rd_fold_fn *fold, uint32_t width, void *const out[], uint32_
             to[i] = (char *)out[i] + at * width;
         for (uint32_t i = 0; i < ins; i++)
             from[i] = (const char *)in[i] + at * width;
-        fold(to, outs - 1, from, ins, now, divisor);
+        rd_job_fold(job, to, outs - 1, from, ins, now, divisor);
         stream(to[outs - 1], to[0], now * width);
     }
 }

@@ -108,7 +108,7 @@ static ronda_status receive_step(walk *w, const rd_step *s)
         const void *here = place(w, s->from_buffer, s->from_at);
         const bool left = s->side == RD_HERE_LEFT;
         const void *in[2] = {left ? here : view.data, left ? view.data : here};
-        w->job->fold(&out, 1, in, 2, s->count, s->scale ? w->plan->shape.size : 0);
+        rd_job_fold(w->job, &out, 1, in, 2, s->count, s->scale ? w->plan->shape.size : 0);
     }
     w->e->transport->release(port, view.total);
     return RONDA_OK;
@@ -132,8 +132,8 @@ static ronda_status group_step(walk *w, const rd_step *leader)
             return status;
         w->e->ins[i] = view.data;
     }
-    w->job->fold(&out, 1, w->e->ins, g->count, leader->count,
-                 leader->scale ? w->plan->shape.size : 0);
+    rd_job_fold(w->job, &out, 1, w->e->ins, g->count, leader->count,
+                leader->scale ? w->plan->shape.size : 0);
     for (uint32_t i = 0; i < g->count; i++)
         if (members[i] != RD_NONE) {
             const rd_step *s = &w->plan->steps[members[i]];
@@ -143,9 +143,9 @@ static ronda_status group_step(walk *w, const rd_step *leader)
 }
 
 /* A step of this rank alone. */
-void rd_run_here(rd_fold_fn *fold, const rd_shape *shape, const rd_step *s, void *to,
-                 const void *from)
+void rd_run_here(const rd_job *job, const rd_step *s, void *to, const void *from)
 {
+    const rd_shape *shape = &job->plan->shape;
     const size_t bytes = s->count * shape->width;
     const bool left = s->side == RD_HERE_LEFT;
     const void *in[2] = {left ? to : from, left ? from : to};
@@ -156,15 +156,14 @@ void rd_run_here(rd_fold_fn *fold, const rd_shape *shape, const rd_step *s, void
     else if (s->verb == RD_COPY)
         rd_put(to, from, bytes);
     else if (s->verb == RD_MERGE)
-        fold(&to, 1, in, 2, s->count, s->scale ? shape->size : 0);
+        rd_job_fold(job, &to, 1, in, 2, s->count, s->scale ? shape->size : 0);
     else
-        fold(&to, 1, &self, 1, s->count, shape->size);
+        rd_job_fold(job, &to, 1, &self, 1, s->count, shape->size);
 }
 
 static ronda_status local_step(const walk *w, const rd_step *s)
 {
-    rd_run_here(w->job->fold, &w->plan->shape, s, place(w, s->to_buffer, s->to_at),
-                place(w, s->from_buffer, s->from_at));
+    rd_run_here(w->job, s, place(w, s->to_buffer, s->to_at), place(w, s->from_buffer, s->from_at));
     return RONDA_OK;
 }
 

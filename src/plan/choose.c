@@ -130,6 +130,11 @@ rd_price rd_price_of(const rd_algorithm *a, const rd_shape *shape, const rd_fact
     return price;
 }
 
+bool rd_fits(const rd_algorithm *a, const rd_shape *shape)
+{
+    return !shape->ordered || a->flags & RD_ORDERED;
+}
+
 const rd_algorithm *rd_choose(const rd_shape *shape, const rd_facts *facts, rd_price prices[],
                               uint32_t *count)
 {
@@ -138,7 +143,7 @@ const rd_algorithm *rd_choose(const rd_shape *shape, const rd_facts *facts, rd_p
     if (!prices)
         prices = local;
     for (const rd_algorithm *a = rd_algorithms; a->name && n < RD_MOST_CANDIDATES; a++) {
-        if (a->kind != shape->kind || a->flags & RD_REFERENCE)
+        if (a->kind != shape->kind || a->flags & RD_REFERENCE || !rd_fits(a, shape))
             continue;
         const rd_price price = rd_price_of(a, shape, facts);
         if (!price.algorithm)

@@ -36,6 +36,8 @@ rd_price rd_price_of(const rd_algorithm *a, const rd_shape *shape, const rd_fact
 /* The cheapest algorithm for this shape.  A pure function of shape (without rank and in_place) and
  * facts.  prices: NULL, or room for all candidates (*count of them), ends up cheapest first.
  * NULL: no memory. */
+bool rd_fits(const rd_algorithm *a,
+             const rd_shape *shape); /* an op that does not commute wants order */
 enum { RD_MOST_CANDIDATES = 16 };
 const rd_algorithm *rd_choose(const rd_shape *shape, const rd_facts *facts, rd_price prices[],
                               uint32_t *count);

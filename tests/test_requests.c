@@ -1,0 +1,586 @@
+/* test_requests.c: calls that do not block, plans as objects, and ops of the user's.
+ *
+ * Random programs of collectives, blocking and not, the same on every rank, waited for in an order of
+ * each rank's own; as threads and as processes.  Then misuse, and failure with requests under way. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "calls.h"
+#include "processes.h"
+
+enum { MOST = 17, CALLS = 48, WINDOW = 14 };
+
+/* --- random programs --- */
+
+typedef struct {
+    uint32_t size, count;
+    planned_call calls[CALLS];
+    uint64_t seed;
+    ronda_comm *comms[MOST];
+} random_calls;
+
+typedef struct {
+    call_buffers buffers;
+    ronda_request *request;
+    ronda_plan *plan;
+    uint32_t which;
+} under_way;
+
+static void draw_calls(rng *r, random_calls *p, uint32_t size, uint64_t most_bytes)
+{
+    p->size = size;
+    p->count = CALLS;
+    p->seed = rng_next(r);
+    for (uint32_t i = 0; i < CALLS; i++) {
+        const model_call c =
+            model_draw(r, model_kind(r), size, rng_below(r, 8) ? most_bytes : 20 * most_bytes);
+        p->calls[i] = call_plan(r, &c, true);
+    }
+}
+
+static bool good(ronda_comm *comm, ronda_status status, const planned_call *c, const char *what)
+{
+    return CHECK(status == RONDA_OK, "%s: rank %u: %s: %s", model_text(&c->call), ronda_rank(comm),
+                 what, ronda_last_error(comm));
+}
+
+/* By its i-form, by ronda_post, or by a plan object, which may be freed while it runs. */
+static bool start_one(rng *r, ronda_comm *comm, const planned_call *c, uint32_t rank, under_way *u)
+{
+    size_t counts[2 * MOST];
+    u->buffers = call_open(&c->call, rank, c->in_place >> rank % 64 & 1, c->skew);
+    u->plan = NULL;
+    u->request = NULL;
+    if (rng_below(r, 3))
+        return good(comm, call_start(comm, &u->buffers, rng_below(r, 2), &u->request), c, "start");
+    ronda_call whole = call_whole(&u->buffers, counts);
+    whole.priority = (int32_t)rng_below(r, 3) - 1;
+    if (!good(comm, ronda_plan_create(comm, &whole, &u->plan), c, "plan"))
+        return false;
+    memset(counts, 0xff, sizeof counts); /* nobody needs them any more */
+    const bool ok =
+        good(comm, ronda_start(u->plan, whole.send, whole.recv, &u->request), c, "start of a plan");
+    if (rng_below(r, 2)) {
+        ronda_plan_free(u->plan);
+        u->plan = NULL;
+    }
+    return ok;
+}
+
+static bool finish_one(rng *r, ronda_comm *comm, const planned_call *c, under_way *u)
+{
+    bool done = false;
+    for (uint32_t k = (uint32_t)rng_below(r, 3) * 20; k && !done; k--)
+        if (!good(comm, ronda_test(u->request, &done), c, "test"))
+            return false;
+    if (!good(comm, ronda_wait(u->request), c, "wait") || !call_right(&u->buffers, c->whole))
+        return false;
+    ronda_plan_free(u->plan);
+    call_close(&u->buffers);
+    return true;
+}
+
+static bool run_calls(const random_calls *p, ronda_comm *comm, uint32_t rank)
+{
+    rng r = {p->seed + rank * 77};
+    rng same = {p->seed}; /* what all ranks decide alike */
+    under_way open[WINDOW];
+    uint32_t count = 0, next = 0;
+    while (next < p->count || count) {
+        if (next < p->count && count < WINDOW && rng_below(&r, 3)) {
+            const planned_call *c = &p->calls[next];
+            under_way *u = &open[count];
+            u->which = next++;
+            if (rng_below(&same, 4) == 0) { /* a blocking one, with others under way */
+                call_buffers b = call_open(&c->call, rank, c->in_place >> rank % 64 & 1, c->skew);
+                if (!good(comm, call_run(comm, &b), c, "run") || !call_right(&b, c->whole))
+                    return false;
+                call_close(&b);
+            } else if (start_one(&r, comm, c, rank, u)) {
+                count++;
+            } else {
+                return false;
+            }
+        } else if (count) {
+            const uint32_t k = (uint32_t)rng_below(&r, count);
+            if (!finish_one(&r, comm, &p->calls[open[k].which], &open[k]))
+                return false;
+            open[k] = open[--count];
+        }
+    }
+    return true;
+}
+
+static void run_thread(void *context, uint32_t rank)
+{
+    random_calls *p = context;
+    if (!run_calls(p, p->comms[rank], rank))
+        ronda_abort(p->comms[rank], "a result was wrong");
+}
+
+TEST(random_programs_of_threads)
+{
+    rng r = rng_start();
+    static random_calls p;
+    test_deadline(200);
+    for (uint32_t i = 0; i < (test_sanitized() ? 12 : 60) && !test_failed(); i++) {
+        draw_calls(&r, &p, 1 + (uint32_t)rng_below(&r, i % 3 ? 6 : MOST), 2000);
+        if (!world_open(p.size, NULL, p.comms))
+            return;
+        run_ranks(p.size, run_thread, &p);
+        if (!test_failed())
+            world_close(p.size, p.comms);
+        calls_free(p.calls, p.count);
+    }
+}
+
+static int run_process(job *j, uint32_t rank)
+{
+    const random_calls *p = j->context;
+    ronda_comm *comm = job_join(j, rank);
+    if (!comm)
+        return 1;
+    if (!run_calls(p, comm, rank))
+        ronda_abort(comm, "a result was wrong");
+    else
+        CHECK(ronda_close(comm) == RONDA_OK, "close");
+    return 0;
+}
+
+TEST(random_programs_of_processes)
+{
+    rng r = rng_start();
+    static random_calls p;
+    test_deadline(300);
+    for (uint32_t i = 0; i < (test_sanitized() ? 4 : 16) && !test_failed(); i++) {
+        draw_calls(&r, &p, 1 + (uint32_t)rng_below(&r, i % 3 ? 5 : 9), 3000);
+        job j = job_open(p.size, run_process, &p);
+        job_start(&j);
+        job_wait(&j, 100);
+        for (uint32_t k = 0; k < p.size; k++)
+            CHECK(j.status[k] == 0, "rank %u ended with 0x%x", k, (unsigned)j.status[k]);
+        job_close(&j);
+        calls_free(p.calls, p.count);
+    }
+}
+
+/* --- many at once --- */
+
+enum { MANY = 300 };
+
+/* More than there are channels, and more than a queue holds; waited for from the last to the first. */
+static void run_many(void *context, uint32_t rank)
+{
+    ronda_comm *comm = ((ronda_comm **)context)[rank];
+    static uint32_t data[3][MANY][2];
+    ronda_request *requests[MANY + 1];
+    for (uint32_t i = 0; i < MANY; i++) {
+        data[rank][i][0] = rank * 1000 + i;
+        CHECK(ronda_iallreduce(comm, &data[rank][i][0], &data[rank][i][1], 1, RONDA_U32, RONDA_SUM,
+                               &requests[i]) == RONDA_OK,
+              "%s", ronda_last_error(comm));
+    }
+    if (rank == 1) {
+        for (uint32_t i = MANY; i-- > 0;)
+            CHECK(ronda_wait(requests[i]) == RONDA_OK, "%s", ronda_last_error(comm));
+    } else {
+        requests[MANY] = NULL;
+        CHECK(ronda_wait_all(requests, MANY + 1) == RONDA_OK, "%s", ronda_last_error(comm));
+    }
+    for (uint32_t i = 0; i < MANY; i++)
+        CHECK(data[rank][i][1] == 3000 + 3 * i, "request %u of rank %u: %u", i, rank,
+              data[rank][i][1]);
+}
+
+TEST(three_hundred_at_once)
+{
+    ronda_comm *comms[3];
+    if (!world_open(3, NULL, comms))
+        return;
+    run_ranks(3, run_many, comms);
+    world_close(3, comms);
+}
+
+/* A plan is run over itself, on buffers of its own each time. */
+static void run_overlapping(void *context, uint32_t rank)
+{
+    enum { TIMES = 9, COUNT = 5000 };
+    ronda_comm *comm = ((ronda_comm **)context)[rank];
+    float *data = malloc(TIMES * COUNT * sizeof *data);
+    ronda_request *requests[TIMES];
+    ronda_plan *plan = NULL;
+    char text[4000];
+    size_t needed = 0;
+    const ronda_call call = {.struct_size = sizeof call,
+                             .kind = RONDA_ALLREDUCE,
+                             .type = RONDA_F32,
+                             .op = RONDA_SUM,
+                             .count = COUNT,
+                             .algorithm = "ring"};
+    CHECK(ronda_plan_create(comm, &call, &plan) == RONDA_OK, "%s", ronda_last_error(comm));
+    CHECK(ronda_plan_print(plan, text, sizeof text, &needed) == RONDA_OK && needed < sizeof text &&
+              strlen(text) + 1 == needed && strstr(text, "by ring"),
+          "%zu: %s", needed, text);
+    CHECK(ronda_plan_print(plan, NULL, 0, &needed) == RONDA_OK && strlen(text) + 1 == needed, "%zu",
+          needed);
+    for (uint32_t t = 0; t < TIMES; t++)
+        for (uint32_t i = 0; i < COUNT; i++)
+            data[t * COUNT + i] = (float)(t + rank * i);
+    for (uint32_t t = 0; t < TIMES; t++)
+        CHECK(ronda_start(plan, data + t * COUNT, data + t * COUNT, &requests[t]) == RONDA_OK, "%s",
+              ronda_last_error(comm));
+    CHECK(ronda_wait_all(requests, TIMES) == RONDA_OK, "%s", ronda_last_error(comm));
+    for (uint32_t t = 0; t < TIMES; t++)
+        for (uint32_t i = 0; i < COUNT; i++)
+            if (!CHECK(data[t * COUNT + i] == (float)(3 * t + 3 * i), "run %u, element %u: %f", t,
+                       i, (double)data[t * COUNT + i]))
+                return;
+    ronda_plan_free(plan);
+    free(data);
+}
+
+TEST(a_plan_runs_over_itself)
+{
+    ronda_comm *comms[3];
+    if (!world_open(3, NULL, comms))
+        return;
+    run_ranks(3, run_overlapping, comms);
+    world_close(3, comms);
+}
+
+/* --- misuse --- */
+
+static void expect(ronda_status status, ronda_status want, const char *text, const char *says)
+{
+    CHECK(status == want && strstr(text, says), "%d: '%s' instead of '%s'", status, text, says);
+}
+
+TEST(misuse_has_a_sentence)
+{
+    ronda_comm *c;
+    ronda_request *r = NULL;
+    ronda_plan *p = NULL;
+    uint32_t word = 7;
+    bool done = false;
+    ronda_call call = {.struct_size = sizeof call,
+                       .kind = RONDA_BROADCAST,
+                       .type = RONDA_U32,
+                       .recv = &word,
+                       .count = 1};
+    if (!world_open(1, NULL, &c))
+        return;
+    CHECK(ronda_wait(NULL) == RONDA_OK && ronda_test(NULL, &done) == RONDA_OK && done, "NULL");
+    expect(ronda_ibarrier(c, NULL), RONDA_EINVAL, ronda_last_error(c), "out is NULL");
+    expect(ronda_ibarrier(NULL, &r), RONDA_EINVAL, ronda_last_error(NULL), "comm is NULL");
+    expect(ronda_wait_all(NULL, 2), RONDA_EINVAL, ronda_last_error(NULL), "requests is NULL");
+    CHECK(ronda_ibarrier(c, &r) == RONDA_OK, "%s", ronda_last_error(c));
+    expect(ronda_test(r, NULL), RONDA_EINVAL, ronda_last_error(NULL), "done is NULL");
+    expect(ronda_close(c), RONDA_EINVAL, ronda_last_error(c), "1 request has not been waited for");
+    CHECK(ronda_wait(r) == RONDA_OK, "%s", ronda_last_error(c));
+    expect(ronda_wait(r), RONDA_EINVAL, ronda_last_error(c), "was waited for already");
+    expect(ronda_test(r, &done), RONDA_EINVAL, ronda_last_error(c), "was waited for already");
+    call.struct_size--;
+    expect(ronda_post(c, &call, &r), RONDA_EINVAL, ronda_last_error(c), "sizeof(ronda_call)");
+    call.struct_size++;
+    expect(ronda_post(c, NULL, &r), RONDA_EINVAL, ronda_last_error(c), "the call is NULL");
+    expect(ronda_post(NULL, &call, &r), RONDA_EINVAL, ronda_last_error(NULL), "comm is NULL");
+    call.kind = 99;
+    expect(ronda_post(c, &call, &r), RONDA_EINVAL, ronda_last_error(c), "99 is not a collective");
+    call.kind = RONDA_BROADCAST;
+    call.algorithm = "pigeon";
+    expect(ronda_post(c, &call, &r), RONDA_EINVAL, ronda_last_error(c), "no algorithm 'pigeon'");
+    expect(ronda_plan_create(c, &call, &p), RONDA_EINVAL, ronda_last_error(c), "'pigeon'");
+    call.algorithm = "tree";
+    call.compressor = (ronda_compressor *)&word;
+    expect(ronda_post(c, &call, &r), RONDA_EUNSUPPORTED, ronda_last_error(c), "no compressors");
+    call.compressor = NULL;
+    call.root = 1;
+    expect(ronda_plan_create(c, &call, &p), RONDA_EINVAL, ronda_last_error(c), "root 1");
+    call.root = 0;
+    expect(ronda_plan_create(c, &call, NULL), RONDA_EINVAL, ronda_last_error(c), "out is NULL");
+    expect(ronda_plan_create(NULL, &call, &p), RONDA_EINVAL, ronda_last_error(NULL), "comm is");
+    CHECK(ronda_plan_create(c, &call, &p) == RONDA_OK, "%s", ronda_last_error(c));
+    expect(ronda_start(p, NULL, NULL, &r), RONDA_EINVAL, ronda_last_error(c), "buffer is NULL");
+    expect(ronda_start(NULL, NULL, &word, &r), RONDA_EINVAL, ronda_last_error(NULL), "plan is");
+    expect(ronda_start(p, NULL, &word, NULL), RONDA_EINVAL, ronda_last_error(c), "out is NULL");
+    expect(ronda_plan_print(p, NULL, 5, NULL), RONDA_EINVAL, ronda_last_error(NULL), "text is");
+    CHECK(ronda_close(c) == RONDA_OK, "close");
+    expect(ronda_start(p, NULL, &word, &r), RONDA_EINVAL, ronda_last_error(NULL), "is closed");
+    expect(ronda_plan_print(p, NULL, 0, NULL), RONDA_EINVAL, ronda_last_error(NULL), "is closed");
+    ronda_plan_free(p);
+    ronda_plan_free(NULL);
+}
+
+/* --- failure --- */
+
+typedef struct {
+    ronda_comm *comms[3];
+    int deed; /* of rank 2: closes, aborts, never comes */
+    bool tests;
+} failing;
+
+/* Two requests that need rank 2, and one before them that all have made. */
+static void run_failing(void *context, uint32_t rank)
+{
+    failing *s = context;
+    ronda_comm *comm = s->comms[rank];
+    ronda_request *requests[3] = {NULL};
+    static uint32_t data[3][3][70000];
+    const ronda_status want = s->deed == 0   ? RONDA_EPEER
+                              : s->deed == 1 ? RONDA_EABORTED
+                                             : RONDA_ETIMEOUT;
+    ronda_set_timeout(comm, s->deed == 2 ? 300000000 : 20000000000);
+    CHECK(ronda_iallreduce(comm, data[rank][0], data[rank][0], 70000, RONDA_U32, RONDA_SUM,
+                           &requests[0]) == RONDA_OK,
+          "%s", ronda_last_error(comm));
+    if (rank == 2) {
+        CHECK(ronda_wait(requests[0]) == RONDA_OK, "%s", ronda_last_error(comm));
+        if (s->deed == 0)
+            CHECK(ronda_close(comm) == RONDA_OK, "close");
+        else if (s->deed == 1)
+            ronda_abort(comm, "no more");
+        else
+            sleep_ms(1500);
+        if (s->deed == 0)
+            s->comms[2] = NULL;
+        return;
+    }
+    for (int i = 1; i < 3; i++) {
+        const ronda_status started =
+            ronda_iallreduce(comm, data[rank][i], data[rank][i], i == 1 ? 1 : 70000, RONDA_U32,
+                             RONDA_SUM, &requests[i]);
+        CHECK(started == RONDA_OK || (s->deed < 2 && started == want), "%s",
+              ronda_last_error(comm));
+        if (started) {
+            ronda_wait_all(requests, 3);
+            return;
+        }
+    }
+    const ronda_status first = ronda_wait(requests[0]);
+    CHECK(first == RONDA_OK || first == want, "%s", ronda_last_error(comm));
+    for (bool done = false; s->tests && s->deed < 2 && !done;)
+        CHECK(ronda_test(requests[2], &done) == RONDA_OK, "%s", ronda_last_error(comm));
+    const ronda_status status = ronda_wait(requests[1]);
+    CHECK(status == want, "rank %u: %d: %s", rank, status, ronda_last_error(comm));
+    CHECK(ronda_wait(requests[2]) == want, "rank %u: %s", rank, ronda_last_error(comm));
+    memset(data[rank], 0x5a, sizeof data[rank]);
+    CHECK(ronda_barrier(comm) == want, "rank %u: %s", rank, ronda_last_error(comm));
+}
+
+TEST(a_failure_with_requests_under_way)
+{
+    for (int deed = 0; deed < 3; deed++)
+        for (int tests = 0; tests < 2 && !test_failed(); tests++) {
+            failing s = {.deed = deed, .tests = tests};
+            if (!world_open(3, NULL, s.comms))
+                return;
+            run_ranks(3, run_failing, &s);
+            for (int r = 0; r < 3; r++)
+                CHECK(ronda_close(s.comms[r]) == RONDA_OK, "close");
+        }
+}
+
+/* A rank that has started a call and computes is named as such. */
+static void run_elsewhere(void *context, uint32_t rank)
+{
+    ronda_comm *comm = ((ronda_comm **)context)[rank];
+    static float data[2][100000];
+    ronda_request *request;
+    static _Atomic int posted;
+    ronda_set_timeout(comm, 300000000);
+    while (rank == 0 && !posted)
+        sleep_ms(1);
+    CHECK(ronda_iallreduce(comm, data[rank], data[rank], 100000, RONDA_F32, RONDA_SUM, &request) ==
+              RONDA_OK,
+          "%s", ronda_last_error(comm));
+    posted = 1;
+    if (rank == 1)
+        sleep_ms(800);
+    CHECK(ronda_wait(request) == RONDA_ETIMEOUT &&
+              strstr(ronda_last_error(comm), "rank 1, which has posted it"),
+          "%s", ronda_last_error(comm));
+}
+
+TEST(a_rank_that_is_elsewhere)
+{
+    ronda_comm *comms[2];
+    if (!world_open(2, "allreduce=ring", comms))
+        return;
+    run_ranks(2, run_elsewhere, comms);
+    world_close(2, comms);
+}
+
+/* --- ops of the user's --- */
+
+/* x -> a x + b modulo 2^32, a in the upper half: applying one after the other is associative and does not
+ * commute. */
+static void compose(void *context, const void *left, const void *right, void *out, size_t count,
+                    ronda_type type)
+{
+    const uint64_t *l = left, *r = right;
+    uint64_t *o = out;
+    CHECK(type == RONDA_U64 && *(int *)context == 77, "another type or context");
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t a = (uint32_t)(l[i] >> 32), b = (uint32_t)l[i];
+        const uint32_t c = (uint32_t)(r[i] >> 32), d = (uint32_t)r[i];
+        o[i] = (uint64_t)(a * c) << 32 | (uint32_t)(a * d + b);
+    }
+}
+
+/* The larger of two by the lower half alone: commutes. */
+static void larger(void *context, const void *left, const void *right, void *out, size_t count,
+                   ronda_type type)
+{
+    const uint64_t *l = left, *r = right;
+    uint64_t *o = out;
+    (void)context;
+    (void)type;
+    for (size_t i = 0; i < count; i++)
+        o[i] = (uint32_t)l[i] > (uint32_t)r[i] ? l[i] : r[i];
+}
+
+static int seventy_seven = 77;
+static ronda_op composing, largest;
+
+static void make_ops(void)
+{
+    if (composing)
+        return;
+    CHECK(ronda_op_create("compose", compose, &seventy_seven, false, &composing) == RONDA_OK, "%s",
+          ronda_last_error(NULL));
+    CHECK(ronda_op_create("larger", larger, NULL, true, &largest) == RONDA_OK, "%s",
+          ronda_last_error(NULL));
+}
+
+static uint64_t element(uint32_t rank, uint64_t i)
+{
+    return (rank * 0x9e3779b97f4a7c15u + 12345) * (2 * i + 1) | 1ull << 32;
+}
+
+typedef struct {
+    uint32_t size;
+    uint64_t count;
+    ronda_comm *comms[MOST];
+} op_world;
+
+static uint64_t fold_of(ronda_op op, uint32_t ranks, uint64_t i)
+{
+    uint64_t x = element(0, i);
+    for (uint32_t r = 1; r < ranks; r++) {
+        const uint64_t y = element(r, i);
+        (op == composing ? compose : larger)(&seventy_seven, &x, &y, &x, 1, RONDA_U64);
+    }
+    return x;
+}
+
+static void run_ops(void *context, uint32_t rank)
+{
+    const op_world *w = context;
+    ronda_comm *comm = w->comms[rank];
+    const uint32_t n = w->size;
+    const uint64_t count = w->count;
+    uint64_t *in = malloc((count * n + 1) * 8), *out = malloc((count * n + 1) * 8);
+    for (int k = 0; k < 10; k++) {
+        const ronda_op op = k % 2 ? composing : largest;
+        const uint32_t root = n / 2;
+        for (uint64_t i = 0; i < count * n; i++)
+            in[i] = element(rank, i);
+        memset(out, 0, (count * n + 1) * 8);
+        uint64_t first = 0;
+        uint32_t ranks = n;
+        ronda_status status;
+        switch (k / 2) {
+        case 0:
+            status = ronda_allreduce(comm, in, out, count, RONDA_U64, op);
+            break;
+        case 1:
+            status = ronda_reduce(comm, in, out, count, RONDA_U64, op, root);
+            ranks = rank == root ? n : 0;
+            break;
+        case 2:
+            status = ronda_reduce_scatter(comm, in, out, count, RONDA_U64, op);
+            first = rank * count;
+            break;
+        case 3:
+            status = ronda_scan(comm, in, out, count, RONDA_U64, op);
+            ranks = rank + 1;
+            break;
+        default:
+            status = ronda_exscan(comm, in, out, count, RONDA_U64, op);
+            ranks = rank;
+            break;
+        }
+        CHECK(status == RONDA_OK, "%s", ronda_last_error(comm));
+        for (uint64_t i = 0; i < count; i++) {
+            const uint64_t want = ranks ? fold_of(op, ranks, first + i) : 0;
+            if (!CHECK(out[i] == want, "kind %d, op %d, rank %u of %u, element %" PRIu64, k / 2,
+                       k % 2, rank, n, i))
+                break;
+        }
+    }
+    free(in);
+    free(out);
+}
+
+TEST(ops_of_the_users)
+{
+    make_ops();
+    for (uint32_t n = 1; n <= 9 && !test_failed(); n++)
+        for (uint64_t count = 1; count <= 3000; count = count * 14 + 3) {
+            op_world w = {.size = n, .count = count};
+            /* what is forced and keeps no order is not taken for an op that needs it */
+            if (!world_open(n, n % 2 ? "allreduce=ring,reduce=binomial" : NULL, w.comms))
+                return;
+            run_ranks(n, run_ops, &w);
+            world_close(n, w.comms);
+        }
+}
+
+static void run_other_op(void *context, uint32_t rank)
+{
+    ronda_comm *comm = ((ronda_comm **)context)[rank];
+    uint64_t in = rank, out;
+    const ronda_status status =
+        ronda_allreduce(comm, &in, &out, 1, RONDA_U64, rank ? composing : largest);
+    CHECK(status == RONDA_EMISMATCH && strstr(ronda_last_error(comm), "compose") &&
+              strstr(ronda_last_error(comm), "larger"),
+          "%s", ronda_last_error(comm));
+}
+
+TEST(ops_are_checked)
+{
+    ronda_comm *comms[2];
+    ronda_op op;
+    uint64_t word = 1;
+    ronda_request *request;
+    make_ops();
+    expect(ronda_op_create("larger", larger, NULL, true, &op), RONDA_EINVAL, ronda_last_error(NULL),
+           "there is an op 'larger' already");
+    expect(ronda_op_create("", larger, NULL, true, &op), RONDA_EINVAL, ronda_last_error(NULL),
+           "1 to 31 characters");
+    expect(ronda_op_create("two words", larger, NULL, true, &op), RONDA_EINVAL,
+           ronda_last_error(NULL), "no blanks");
+    expect(ronda_op_create(NULL, larger, NULL, true, &op), RONDA_EINVAL, ronda_last_error(NULL),
+           "1 to 31");
+    expect(ronda_op_create("x", NULL, NULL, true, &op), RONDA_EINVAL, ronda_last_error(NULL),
+           "function is NULL");
+    expect(ronda_op_create("x", larger, NULL, true, NULL), RONDA_EINVAL, ronda_last_error(NULL),
+           "out is NULL");
+    if (!world_open(2, NULL, comms))
+        return;
+    expect(ronda_allreduce(comms[0], &word, &word, 1, RONDA_U64, 4711), RONDA_EINVAL,
+           ronda_last_error(comms[0]), "4711 is not an op");
+    const ronda_call call = {.struct_size = sizeof call,
+                             .kind = RONDA_ALLREDUCE,
+                             .type = RONDA_U64,
+                             .op = composing,
+                             .send = &word,
+                             .recv = &word,
+                             .count = 1,
+                             .algorithm = "ring"};
+    expect(ronda_post(comms[0], &call, &request), RONDA_EINVAL, ronda_last_error(comms[0]),
+           "ring does not keep the order of ranks, and compose does not commute");
+    run_ranks(2, run_other_op, comms);
+    world_close(2, comms);
+}
