@@ -49,13 +49,13 @@ size_t rd_summary_line(const rd_algorithm *a, const rd_shape *shape, uint64_t se
     rd_text w = {.text = text, .capacity = capacity};
     rd_totals t;
     if (!a) {
-        rd_say(&w, "%-14s  %-13s  %6s  %7s  %8s  %12s\n", "collective", "algorithm", "rounds",
+        rd_say(&w, "%-15s  %-13s  %6s  %7s  %8s  %12s\n", "collective", "algorithm", "rounds",
                "steps", "messages", "elements");
         return w.length;
     }
     if (!rd_totals_of(a, shape, segment_bytes, &t))
         return 0;
-    rd_say(&w, "%-14s  %-13s  %6" PRIu32 "  %7" PRIu64 "  %8" PRIu64 "  %12" PRIu64 "\n",
+    rd_say(&w, "%-15s  %-13s  %6" PRIu32 "  %7" PRIu64 "  %8" PRIu64 "  %12" PRIu64 "\n",
            rd_kind_name(a->kind), a->name, t.rounds, t.steps, t.messages, t.elements);
     return w.length;
 }
