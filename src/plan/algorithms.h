@@ -19,7 +19,7 @@
     X(ALLREDUCE, ring, rd_allreduce_ring, RD_PARTED,                                                \
       "ring reduce-scatter, then ring all-gather; 2(n-1) rounds, the fewest bytes, two neighbours") \
     X(ALLREDUCE, double_tree, rd_allreduce_double_tree, 0,                                          \
-      "up and down two binary trees, half of the elements each; about 2 log2(n) rounds")            \
+      "up and down two binary trees, half of the elements each; 2 log2(n) rounds")                  \
     X(ALLREDUCE, star, rd_allreduce_star, RD_ORDERED | RD_REFERENCE, "everything through rank 0")   \
     X(REDUCE, direct, rd_reduce_direct, RD_ORDERED,                                                 \
       "everyone sends to the root, which folds in rank order; one round")                           \

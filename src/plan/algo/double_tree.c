@@ -2,7 +2,7 @@
  *
  * In a binary tree half of the ranks are leaves, which send nothing down and so leave half of their
  * links idle.  With a second tree, whose leaves are the first one's inner ranks, everybody sends as
- * much as everybody else, in about 2 log2(n) rounds that chunks stream through.
+ * much as everybody else, in 2 log2(n) rounds that chunks stream through.
  *
  *     first, n = 8       0                    second: the same with ranks counted from the end
  *                        |                    (n even), or one further on (n odd)
@@ -95,7 +95,7 @@ static void climb(rd_plan *p, rd_shape s, const node *at, int tree, uint32_t fro
         rd_scale(p, half(s, RD_OUT, tree));
 }
 
-/* About 2 log2(n) rounds; no rank sends more than about 2 * count elements. */
+/* 2 * ceil(log2(n)) rounds; no rank sends more than 2 * count elements, in four messages. */
 void rd_allreduce_double_tree(rd_plan *p, rd_shape s)
 {
     const uint32_t n = s.size, deepest = depth_of_all(n);
@@ -119,7 +119,7 @@ void rd_allreduce_double_tree(rd_plan *p, rd_shape s)
     }
 }
 
-/* The root tells both trees, which are of the others.  About 1 + log2(n) rounds; no rank sends more than
+/* The root tells both trees, which are of the others.  1 + ceil(log2(n-1)) rounds; no rank sends more than
  * count elements. */
 void rd_broadcast_double_tree(rd_plan *p, rd_shape s)
 {
