@@ -19,6 +19,16 @@ typedef struct {
     uint64_t rounds, messages, elements;
 } formula_values;
 
+/* The one bits of 1 .. n-1 together: a block that has j ranks to go is sent once for each of j's. */
+static uint64_t bits(uint64_t n)
+{
+    uint64_t count = 0;
+    for (uint64_t j = 1; j < n; j++)
+        for (uint64_t left = j; left; left /= 2)
+            count += left % 2;
+    return count;
+}
+
 /* X(kind, algorithm, rounds, messages, elements): in the document as they stand here. */
 #define FORMULAS(X)                                                                                \
     X(ALLREDUCE, one_shot, 1, n - 1, c * (n - 1))                                                  \
@@ -27,19 +37,43 @@ typedef struct {
     X(ALLREDUCE, halving, 2 * down + (rest ? 2 : 0), 2 * down + (rest ? 1 : 0),                    \
       2 * c * (p - 1) / p + (rest ? c : 0))                                                        \
     X(ALLREDUCE, ring, 2 * (n - 1), 2 * (n - 1), 2 * c * (n - 1) / n)                              \
+    X(ALLREDUCE, double_tree, 2 * up, n > 3 ? 4 : n, c * (n > 3 ? 4 : n) / 2)                      \
     X(ALLREDUCE, star, 2, n - 1, c * (n - 1))                                                      \
+    X(REDUCE, direct, 1, 1, c)                                                                     \
+    X(REDUCE, two_shot, 2, n, c)                                                                   \
+    X(REDUCE, binomial, up, 1, c)                                                                  \
     X(BROADCAST, direct, 1, n - 1, c * (n - 1))                                                    \
     X(BROADCAST, binomial, up, up, c *up)                                                          \
     X(BROADCAST, tree, down, n > 2 ? 2 : 1, c * (n > 2 ? 2 : 1))                                   \
     X(BROADCAST, scatter, up + n - 1, up + n - 1, 2 * c * (n - 1) / n)                             \
+    X(BROADCAST, double_tree, n > 2 && rest != 1 ? up + 1 : up, 2, c)                              \
     X(BROADCAST, star, 2, n - 1, c * (n - 1))                                                      \
     X(ALLGATHER, direct, 1, n - 1, c * (n - 1))                                                    \
     X(ALLGATHER, bruck, up, up, c *(n - 1))                                                        \
     X(ALLGATHER, ring, n - 1, n - 1, c * (n - 1))                                                  \
     X(ALLGATHER, star, 2, n - 1, c * n * (n - 1))                                                  \
+    X(ALLGATHERV, direct, 1, n - 1, c * (n - 1))                                                   \
+    X(ALLGATHERV, ring, n - 1, n - 1, c * (n - 1))                                                 \
     X(REDUCE_SCATTER, direct, 1, n - 1, c * (n - 1))                                               \
     X(REDUCE_SCATTER, ring, n - 1, n - 1, c * (n - 1))                                             \
+    X(REDUCE_SCATTER, halving, down + (rest ? 2 : 0), up, c * (rest ? n : n - 1))                  \
     X(REDUCE_SCATTER, star, 2, n, c *n)                                                            \
+    X(REDUCE_SCATTERV, direct, 1, n - 1, c * (n - 1))                                              \
+    X(REDUCE_SCATTERV, ring, n - 1, n - 1, c * (n - 1))                                            \
+    X(REDUCE_SCATTERV, halving, down + (rest ? 2 : 0), up, c * (rest ? n : n - 1))                 \
+    X(GATHER, direct, 1, 1, c)                                                                     \
+    X(GATHER, binomial, up, 1, (rest > p / 2 ? rest : p / 2) * c)                                  \
+    X(GATHERV, direct, 1, 1, c)                                                                    \
+    X(SCATTER, direct, 1, n - 1, c * (n - 1))                                                      \
+    X(SCATTER, binomial, up, up, (n - 1) * c)                                                      \
+    X(SCATTERV, direct, 1, n - 1, c * (n - 1))                                                     \
+    X(ALLTOALL, pairwise, n, n - 1, c * (n - 1))                                                   \
+    X(ALLTOALL, bruck, up, up, bits(n) * c)                                                        \
+    X(ALLTOALLV, pairwise, n, n - 1, c * (n - 1))                                                  \
+    X(SCAN, linear, n - 1, 1, c)                                                                   \
+    X(SCAN, doubling, up, up, c *up)                                                               \
+    X(EXSCAN, linear, n - 1, 1, c)                                                                 \
+    X(EXSCAN, doubling, up, up, c *up)                                                             \
     X(BARRIER, dissemination, up, up, up)                                                          \
     X(BARRIER, ring, 2 * n - 1, 2, 2)                                                              \
     X(BARRIER, star, 2, n - 1, n - 1)
@@ -197,7 +231,7 @@ TEST(the_document_has_the_numbers)
     free(document);
 }
 
-/* Whether no rank's plan folds one message alone: then every result is rounded once. */
+/* Whether all ranks' elements meet in one pass, in every fold of every plan: then results are rounded once. */
 static bool rounds_once(const rd_algorithm *a)
 {
     bool once = true;
@@ -206,6 +240,8 @@ static bool rounds_once(const rd_algorithm *a)
         rd_plan *p = rd_plan_build(a, &shape, 0);
         for (uint32_t i = 0; p && i < p->step_count; i++)
             once &= p->steps[i].verb != RD_FOLD && p->steps[i].verb != RD_MERGE;
+        for (uint32_t i = 0; p && i < p->group_count; i++)
+            once &= p->groups[i].count == shape.size;
         rd_plan_free(p);
     }
     return once;
@@ -360,8 +396,8 @@ TEST(every_plan_prints_all_of_its_steps)
                 for (uint32_t variant = 0; variant < 16; variant++) {
                     rd_shape shape = {.kind = a->kind, .rank = rank, .size = n, .width = 4};
                     shape.count = a->kind == RONDA_BARRIER ? 1 : counts[variant % 4];
-                    shape.root = a->kind == RONDA_BROADCAST ? n / 2 : 0;
-                    shape.mean = variant & 4 && rd_kind_reduces(a->kind);
+                    shape.root = rd_kind_rooted(a->kind) ? n / 2 : 0;
+                    shape.mean = variant & 4 && rd_kind_means(a->kind);
                     shape.in_place =
                         variant & 8 && a->kind != RONDA_BARRIER && a->kind != RONDA_BROADCAST;
                     rd_plan *p = rd_plan_build(a, &shape, variant & 8 ? 100 : 0);
