@@ -1,4 +1,4 @@
-/* demo.c: four ranks, as threads of this process, run the five collectives and check every element.
+/* demo.c: four ranks, as threads of this process, run five collectives and check every element.
  *
  * Elements are small whole numbers that depend on rank and index, so sums are exact in f32 and a
  * block in the wrong place shows.  A line of the table is the best of some runs, as the slowest
