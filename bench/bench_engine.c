@@ -45,11 +45,11 @@ static double step_ns(const char *algorithm, uint64_t count, bool lanes, uint32_
             rd_flight *flights[2];
             sequence++;
             for (uint32_t r = 0; r < 2; r++) {
-                const rd_job job = {plans[r],
-                                    buffers[r],
-                                    buffers[r],
-                                    rd_fold_kernel(RONDA_F32, RONDA_SUM),
-                                    {.sequence = sequence, .mark = sequence}};
+                const rd_job job = {.plan = plans[r],
+                                    .in = buffers[r],
+                                    .out = buffers[r],
+                                    .fold = rd_fold_kernel(RONDA_F32, RONDA_SUM),
+                                    .record = {.sequence = sequence, .mark = sequence}};
                 if (rd_engine_start(engines[r], &job, &flights[r]))
                     die("no memory");
             }

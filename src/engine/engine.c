@@ -505,25 +505,30 @@ static bool was_misled(rd_engine *e, const rd_job *job)
     return rd_engine_must_leave(e, job->record.sequence);
 }
 
+/* The world has failed, and whoever asks next will hear why. */
+static void lose(rd_engine *e)
+{
+    rd_error cause = {0};
+    rd_engine_give_up(e, &cause);
+}
+
 /* Inside again, for a flight that was started before; false: it was lost. */
 static bool step_in(rd_engine *e, rd_flight *f)
 {
-    rd_error cause = {0};
     if (f->done || f->lost)
         return !f->lost;
     e->transport->resume(e->link, e->entered);
     if (rd_engine_must_leave(e, f->job.record.sequence))
-        rd_engine_give_up(e, &cause);
+        lose(e);
     return !f->lost;
 }
 
 /* What was made of memory that may have been freed meanwhile is not done. */
 static void doubt(rd_engine *e, rd_flight *f)
 {
-    rd_error cause = {0};
     if (f->done && !f->sound && was_misled(e, &f->job)) {
         f->done = false;
-        rd_engine_give_up(e, &cause);
+        lose(e);
     }
     f->sound = f->done;
 }
@@ -554,28 +559,33 @@ ronda_status rd_engine_wait(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd_
 }
 
 /* Whoever only tests never sleeps: now and then it looks whether its peers live and agree. */
-static void look_now_and_then(rd_engine *e, const rd_flight *f)
+static void look_after(rd_engine *e, const rd_flight *f)
 {
-    enum { TESTS = 64, EVERY_NS = 5000000 };
     rd_error err = {0};
     uint32_t whom = RONDA_ANY;
-    if (e->wrong) {
+    if (e->wrong)
         attend(e, &err);
-        return;
-    }
-    if (++e->tests % TESTS || rd_now_ns() < e->tested_ns)
-        return;
-    e->tested_ns = rd_now_ns() + EVERY_NS;
-    if (look_around(e, &f->job.record, NULL, &whom, &err))
+    else if (look_around(e, &f->job.record, NULL, &whom, &err))
         rd_engine_give_up(e, &err);
+}
+
+static bool time_to_look(rd_engine *e)
+{
+    enum { TESTS = 64, EVERY_NS = 5000000 };
+    if (e->wrong)
+        return true;
+    if (++e->tests % TESTS || rd_now_ns() < e->tested_ns)
+        return false;
+    e->tested_ns = rd_now_ns() + EVERY_NS;
+    return true;
 }
 
 bool rd_engine_test(rd_engine *e, rd_flight *f)
 {
     if (f->done || !step_in(e, f))
         return true;
-    if (!progress(e))
-        look_now_and_then(e, f);
+    if (!progress(e) && time_to_look(e))
+        look_after(e, f);
     doubt(e, f);
     step_out(e);
     return f->done || f->lost;
