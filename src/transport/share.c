@@ -56,11 +56,6 @@ struct rd_port {
     bool asked_back; /* a loan has named a place for what the peer may return */
 };
 
-static rd_member *member_of(rd_link *l)
-{
-    return (rd_member *)l;
-}
-
 /* --- waiting --- */
 
 static inline void wake_if_asleep(rd_port *p)
@@ -72,8 +67,7 @@ static inline void wake_if_asleep(rd_port *p)
         p->member->ring(p->member, p->peer);
 }
 
-/* Orders what this rank stored before against what it loads next, for all ranks. */
-static void everyone_fence(const rd_member *m)
+void rd_everyone_fence(const rd_member *m)
 {
     rd_fence();
     if (!m->fences)
@@ -88,7 +82,7 @@ static bool has_news(const rd_port *p)
 
 void rd_share_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t until_ns)
 {
-    rd_member *m = member_of(l);
+    rd_member *m = rd_member_of(l);
     _Atomic uint32_t *asleep = &m->boards[l->rank].asleep;
     if (idle < SPINS && !m->crowded) {
         for (int k = 0; k < BURST; k++) {
@@ -104,7 +98,7 @@ void rd_share_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t until_ns)
     }
     if (!atomic_load_explicit(asleep, memory_order_relaxed)) {
         atomic_store(asleep, 1);
-        everyone_fence(m);
+        rd_everyone_fence(m);
         return; /* the caller looks once more before it sleeps */
     }
     if (until_ns > rd_now_ns())
@@ -112,9 +106,9 @@ void rd_share_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t until_ns)
     atomic_store(asleep, 0);
 }
 
-static void wake_all(rd_member *m)
+void rd_wake_all(rd_member *m)
 {
-    everyone_fence(m);
+    rd_everyone_fence(m);
     for (uint32_t r = 0; r < m->link.size; r++)
         if (atomic_load(&m->boards[r].asleep))
             m->ring(m, r);
@@ -237,7 +231,7 @@ void *rd_share_reserve(rd_port *p, uint64_t least, uint64_t *bytes)
 
 rd_port *rd_share_port(rd_link *l, uint32_t peer, uint32_t channel)
 {
-    rd_member *m = member_of(l);
+    rd_member *m = rd_member_of(l);
     const size_t at = (size_t)peer * RD_CHANNELS + channel;
     rd_port *p = &m->ports[at];
     if (p->member)
@@ -407,139 +401,6 @@ void rd_share_release(rd_port *p, uint64_t bytes)
     wake_if_asleep(p);
 }
 
-/* --- the board --- */
-
-void rd_share_enter(rd_link *l, const rd_record *r)
-{
-    rd_member *m = member_of(l);
-    rd_board *b = &m->boards[l->rank];
-    _Atomic uint64_t *slot = b->records[r->sequence % RD_RECORDS];
-    const uint64_t words[RD_RECORD_WORDS] = {r->sequence,
-                                             r->mark,
-                                             r->count,
-                                             (uint64_t)(uint32_t)r->kind << 32 | (uint32_t)r->type,
-                                             (uint64_t)(uint32_t)r->op << 32 | r->root,
-                                             r->algorithm};
-    atomic_store_explicit(&slot[0], 0, memory_order_release);
-    for (int i = 1; i < RD_RECORD_WORDS; i++)
-        atomic_store_explicit(&slot[i], words[i], memory_order_release);
-    atomic_store_explicit(&slot[0], words[0], memory_order_release);
-    atomic_store_explicit(&b->awaits, 0, memory_order_relaxed);
-    rd_share_resume(l, r->sequence);
-}
-
-void rd_share_resume(rd_link *l, uint64_t sequence)
-{
-    const rd_member *m = member_of(l);
-    atomic_store_explicit(&m->boards[l->rank].entered, sequence * 4 + 1, memory_order_release);
-    if (m->fences)
-        rd_fence();
-    /* Before the caller looks at the alarm: see quiesce */
-    atomic_signal_fence(memory_order_seq_cst);
-}
-
-void rd_share_leave(rd_link *l, uint64_t sequence)
-{
-    atomic_store_explicit(&member_of(l)->boards[l->rank].entered, sequence * 4,
-                          memory_order_release);
-}
-
-void rd_share_pause(rd_link *l, uint64_t sequence)
-{
-    atomic_store_explicit(&member_of(l)->boards[l->rank].entered, sequence * 4 + 2,
-                          memory_order_release);
-}
-
-void rd_share_await(rd_link *l, uint32_t peer)
-{
-    rd_board *b = &member_of(l)->boards[l->rank];
-    atomic_store_explicit(&b->heard_ns, rd_now_ns(), memory_order_relaxed);
-    atomic_store_explicit(&b->awaits, peer + 1, memory_order_relaxed);
-}
-
-bool rd_share_record(rd_link *l, uint32_t peer, uint64_t sequence, rd_record *out)
-{
-    _Atomic uint64_t *slot = member_of(l)->boards[peer].records[sequence % RD_RECORDS];
-    uint64_t words[RD_RECORD_WORDS];
-    for (int i = 0; i < RD_RECORD_WORDS; i++)
-        words[i] = atomic_load_explicit(&slot[i], memory_order_acquire);
-    if (!sequence || words[0] != sequence ||
-        atomic_load_explicit(&slot[0], memory_order_acquire) != sequence)
-        return false;
-    *out = (rd_record){.sequence = words[0],
-                       .mark = words[1],
-                       .count = words[2],
-                       .kind = (ronda_kind)(words[3] >> 32),
-                       .type = (ronda_type)(uint32_t)words[3],
-                       .op = (ronda_op)(words[4] >> 32),
-                       .root = (uint32_t)words[4],
-                       .algorithm = (uint32_t)words[5]};
-    return true;
-}
-
-rd_presence rd_share_presence(rd_link *l, uint32_t peer)
-{
-    rd_board *b = &member_of(l)->boards[peer];
-    const bool closed = atomic_load(&b->closed);
-    const uint64_t entered = atomic_load_explicit(&b->entered, memory_order_acquire);
-    const uint32_t awaits = atomic_load_explicit(&b->awaits, memory_order_relaxed);
-    return (rd_presence){.sequence = entered / 4,
-                         .inside = entered & 1,
-                         .posted = entered & 2,
-                         .closed = closed,
-                         .awaits = awaits - 1,
-                         .heard_ns = atomic_load_explicit(&b->heard_ns, memory_order_relaxed)};
-}
-
-/* --- failure --- */
-
-void rd_share_abort(rd_link *l, const rd_error *cause)
-{
-    rd_member *m = member_of(l);
-    uint32_t none = 0;
-    if (atomic_compare_exchange_strong(&m->head->deciding, &none, 1)) {
-        m->head->cause = *cause;
-        atomic_store(&m->head->alarm, 1);
-    }
-    const uint64_t until = rd_now_ns() + 100000000;
-    while (!atomic_load(&m->head->alarm) && rd_now_ns() < until)
-        sched_yield();                /* another rank is a few stores away from it */
-    atomic_store(&m->head->alarm, 1); /* or died there: then its cause is cut short */
-    wake_all(m);
-}
-
-void rd_share_cause(rd_link *l, rd_error *out)
-{
-    const rd_share_head *head = member_of(l)->head;
-    if (!atomic_load(&head->alarm))
-        return;
-    *out = head->cause;
-    out->message[sizeof out->message - 1] = 0;
-    for (char *c = out->message; *c; c++) /* it is shown to people */
-        if ((unsigned char)*c < ' ' || *c == 127)
-            *c = '?';
-    /* Whoever wrote it did not get far, or wrote what is no cause */
-    if (out->status > RONDA_ETIMEOUT || out->status < RONDA_EINTERNAL || !out->message[0])
-        rd_fail(out, RONDA_EPEER, RONDA_ANY,
-                "rank %u: the world has failed, and the rank that noticed died while it said why",
-                l->rank);
-}
-
-/* A rank inside a call may be reading our bytes or storing into them.  It stops at its next step, for
- * it looks at the alarm; one that enters later looks before it touches anything.  The fence makes
- * sure that whoever has not seen the alarm is seen to be inside. */
-void rd_share_quiesce(rd_link *l, uint64_t until_ns)
-{
-    everyone_fence(member_of(l));
-    for (uint32_t r = 0; r < l->size; r++)
-        while (r != l->rank && rd_now_ns() < until_ns) {
-            const rd_presence p = l->transport->presence(l, r);
-            if (!p.inside || p.dead)
-                break;
-            sched_yield();
-        }
-}
-
 /* --- opening and closing --- */
 
 size_t rd_share_bytes(uint32_t size)
@@ -569,6 +430,6 @@ void rd_member_close(rd_member *m)
 {
     atomic_store(&m->boards[m->link.rank].closed, 1);
     atomic_fetch_add(&m->head->goodbyes, 1);
-    wake_all(m);
+    rd_wake_all(m);
     rd_unmap(m->ports, m->ports_bytes);
 }

@@ -5,7 +5,7 @@
  *
  *     | head: alarm, cause | board of each rank | queues [from][to][channel] | what shm adds |
  *
- * share.c has the messages, the board and failure, the same for both.  What differs is how bytes are
+ * share.c has the messages, board.c the board and failure, the same for both.  What differs is how bytes are
  * named in a message (threads: by address, from anywhere; processes: by offset, in the mapping
  * alone), whether there is a place to stage bytes that cannot be lent, and how a rank sleeps. */
 #ifndef RD_SHARE_H
@@ -97,6 +97,15 @@ struct rd_member {
     void (*sleep)(rd_member *m, uint64_t until_ns); /* while the board says asleep */
     void (*ring)(rd_member *m, uint32_t rank);      /* wakes who sleeps */
 };
+
+static inline rd_member *rd_member_of(rd_link *link)
+{
+    return (rd_member *)link;
+}
+
+/* Orders what this rank stored before against what it loads next, for all ranks. */
+void rd_everyone_fence(const rd_member *m);
+void rd_wake_all(rd_member *m);
 
 size_t rd_share_bytes(uint32_t size); /* of head, boards and queues */
 
