@@ -33,7 +33,7 @@ static double step_ns(const char *algorithm, uint64_t count, bool lanes, uint32_
         plans[r] =
             rd_plan_build(rd_algorithm_named(RONDA_ALLREDUCE, algorithm), &shape, lanes ? 16 : 0);
         buffers[r] = memory(count * 4);
-        if (!plans[r] || rd_engine_open(links[r], &engines[r]))
+        if (!plans[r] || rd_engine_open(links[r], NULL, &engines[r]))
             die("no memory");
         *steps += plans[r]->step_count;
     }

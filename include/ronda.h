@@ -198,6 +198,19 @@ RONDA_API ronda_status ronda_init_local(uint32_t size, ronda_comm *comms[]);
 RONDA_API ronda_status ronda_close(ronda_comm *comm);
 
 /**
+ * Make a communicator of some ranks of this one: those that give the same color, ordered by key, then by
+ * rank.  With a negative color a rank is in none, and *out becomes NULL.  A collective of `comm`.
+ *
+ * The new communicator may be split again, and may be closed before or after the others.  It has its own
+ * calls, order and failures; what it was split off may fail without it, but ronda_abort() of the world
+ * ends it too.  One thread at a time uses a communicator and all that were split off it; whichever of
+ * them waits, calls under way on the others move, too.
+ *
+ * RONDA_ENOMEM on any rank is an error on all of them, and no communicator is made.
+ */
+RONDA_API ronda_status ronda_split(ronda_comm *comm, int color, int key, ronda_comm **out);
+
+/**
  * Make every rank's current and later calls fail with RONDA_EABORTED and this reason (NULL: none
  * given).  Any thread may call it.  If the communicator has failed already, the first cause stays.
  */

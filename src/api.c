@@ -25,7 +25,8 @@ static ronda_status open_all(uint32_t size, const rd_settings *settings, ronda_c
                       : rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "no memory for %u ranks", size);
     uint32_t open = 0;
     if (!status)
-        while (open < size && !(status = rd_comm_open(links[open], settings, &made[open], err)))
+        while (open < size &&
+               !(status = rd_comm_open(links[open], settings, NULL, &made[open], err)))
             open++;
     if (!status)
         memcpy(comms, made, size * sizeof *made);
@@ -79,7 +80,7 @@ static ronda_status open_process(const rd_joining *joining, const rd_settings *s
     ronda_status status = rd_bootstrap(joining, &link, err);
     if (status)
         return status;
-    status = rd_comm_open(link, settings, out, err);
+    status = rd_comm_open(link, settings, NULL, out, err);
     if (status)
         link->transport->close(link);
     return status;
@@ -117,6 +118,18 @@ ronda_status ronda_close(ronda_comm *comm)
                        comm->open_requests, comm->open_requests == 1 ? " has" : "s have");
     }
     return rd_comm_close(comm);
+}
+
+ronda_status ronda_split(ronda_comm *comm, int color, int key, ronda_comm **out)
+{
+    if (!comm)
+        return rd_no_comm("ronda_split");
+    if (!out) {
+        comm->error = (rd_error){.rank = comm->rank};
+        return rd_fail(&comm->error, RONDA_EINVAL, RONDA_ANY, "rank %u: ronda_split: out is NULL",
+                       comm->rank);
+    }
+    return rd_comm_split(comm, color, key, out);
 }
 
 ronda_status ronda_abort(ronda_comm *comm, const char *reason)

@@ -152,7 +152,7 @@ static void forge(uint32_t peer, uint32_t channel, uint64_t bytes, uint64_t tota
     rd_line line = {.mark = mark, .kind = LINE_INLINE, .len = (uint8_t)bytes};
     if (total > RD_INLINE || liar.lie < REF_LIES) {
         line.kind = LINE_STAGED;
-        line.ref.at = liar.member->arena.at;
+        line.ref.at = liar.member->arena->at;
         line.ref.len = bytes;
         line.ref.total = total;
         line.ref.back_ordinal = (uint32_t)rng_below(&liar.random, 4);

@@ -9,7 +9,7 @@
 bool engines_open(program *p)
 {
     for (uint32_t r = 0; r < p->size; r++) {
-        if (!CHECK(rd_engine_open(p->links[r], &p->engines[r]) == RONDA_OK, "no engine"))
+        if (!CHECK(rd_engine_open(p->links[r], NULL, &p->engines[r]) == RONDA_OK, "no engine"))
             return false;
         if (p->lanes)
             rd_engine_use_lanes(p->engines[r]);

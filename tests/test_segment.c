@@ -211,7 +211,7 @@ static int be_the_scribbler(job *j, const batch *b)
         rng r = {b->seeds[k] ^ 99};
         target t = {.size = b->size,
                     .limit = rd_shm_bytes(b->size),
-                    .shared_bytes = rd_share_bytes(b->size)};
+                    .shared_bytes = rd_share_bytes(b->size, RD_CHANNELS)};
         t.mapping = mmap(NULL, t.limit, PROT_READ | PROT_WRITE, MAP_SHARED, b->memory[k], 0);
         t.head = (rd_share_head *)t.mapping;
         t.boards = (rd_board *)(t.head + 1);
@@ -262,7 +262,7 @@ static ronda_comm *join(job *j, const batch *b, uint32_t rank, uint32_t world)
     for (const rd_algorithm *a = rd_algorithms; a->name; a++)
         if (rng_below(&r, 6) == 0)
             settings.forced[a->kind] = a;
-    CHECK(rd_comm_open(link, &settings, &comm, &err) == RONDA_OK, "%s", err.message);
+    CHECK(rd_comm_open(link, &settings, NULL, &comm, &err) == RONDA_OK, "%s", err.message);
     return comm;
 }
 
@@ -453,7 +453,7 @@ static void lie_once(rng *r, uint32_t lie, size_t count)
     const uint64_t seed = rng_next(r);
     become_liar(links[0], seed, lie, 0);
     for (int i = 0; i < 2; i++)
-        if (!CHECK(!rd_comm_open(links[i], &settings, &comms[i], &err), "%s", err.message))
+        if (!CHECK(!rd_comm_open(links[i], &settings, NULL, &comms[i], &err), "%s", err.message))
             return;
     CHECK(ronda_broadcast(comms[0], x, count, RONDA_F64, 0) == RONDA_OK, "the liar: %s",
           ronda_last_error(comms[0]));

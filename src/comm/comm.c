@@ -3,11 +3,11 @@
 
 #include "base/mem.h"
 
-ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm **out,
-                          rd_error *err)
+ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm *kin,
+                          ronda_comm **out, rd_error *err)
 {
     ronda_comm *c = rd_alloc(sizeof *c);
-    if (!c || rd_engine_open(link, &c->engine)) {
+    if (!c || rd_engine_open(link, kin ? kin->engine : NULL, &c->engine)) {
         rd_free(c);
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "no memory for a communicator");
     }

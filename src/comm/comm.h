@@ -108,8 +108,11 @@ ronda_status rd_world_read(const ronda_config *config, const rd_settings *settin
                            rd_error *err);
 
 /* comm.c */
-ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm **out,
-                          rd_error *err);
+/* kin: NULL, or what it was split off */
+ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm *kin,
+                          ronda_comm **out, rd_error *err);
+/* split.c */
+ronda_status rd_comm_split(ronda_comm *c, int color, int key, ronda_comm **out);
 ronda_status rd_comm_close(ronda_comm *c);
 /* p: what rd_prepared_find() found, or NULL. */
 ronda_status rd_comm_run(ronda_comm *c, const rd_call *call, rd_prepared *p, const void *in,

@@ -29,15 +29,6 @@ static void free_flights(rd_engine *e, rd_flight *f)
     }
 }
 
-/* Whether all loans of a channel's scratch have come home; forgets those that have. */
-static bool paid(rd_engine *e, rd_channel *c)
-{
-    while (c->owed_count &&
-           e->transport->home(c->owed[c->owed_count - 1].port, c->owed[c->owed_count - 1].message))
-        c->owed_count--;
-    return c->owed_count == 0;
-}
-
 /* What we lent must not be freed under a reader.  If a peer never comes for it the world has to end. */
 static ronda_status settle(rd_engine *e, uint64_t timeout_ns, rd_error *err)
 {
@@ -45,7 +36,7 @@ static ronda_status settle(rd_engine *e, uint64_t timeout_ns, rd_error *err)
     const uint64_t until = rd_deadline_ns(timeout_ns);
     for (uint32_t c = 0; c < RD_CHANNELS; c++) {
         rd_channel *channel = &e->channels[c];
-        for (uint32_t idle = 0; channel->owed_count && !paid(e, channel); idle++) {
+        for (uint32_t idle = 0; channel->owed_count && !rd_channel_paid(e, channel); idle++) {
             if (atomic_load(e->link->alarm))
                 break;
             if (rd_now_ns() >= until) {
@@ -58,6 +49,8 @@ static ronda_status settle(rd_engine *e, uint64_t timeout_ns, rd_error *err)
                 e->transport->abort(e->link, err);
                 break;
             }
+            if (rd_kin_busy(e)) /* what a peer waits for before it comes may be there */
+                rd_engine_progress(e->kin);
             e->transport->wait(e->link, NULL, idle, until);
         }
     }
@@ -86,11 +79,15 @@ static void free_engine(rd_engine *e)
 ronda_status rd_engine_close(rd_engine *e, uint64_t timeout_ns, rd_error *err)
 {
     const ronda_status status = settle(e, timeout_ns, err);
+    rd_engine *before = e->kin;
+    while (before->kin != e)
+        before = before->kin;
+    before->kin = e->kin;
     free_engine(e);
     return status;
 }
 
-ronda_status rd_engine_open(rd_link *link, rd_engine **out)
+ronda_status rd_engine_open(rd_link *link, rd_engine *kin, rd_engine **out)
 {
     const size_t n = link->size;
     rd_engine *e = rd_alloc(sizeof *e);
@@ -113,6 +110,9 @@ ronda_status rd_engine_open(rd_link *link, rd_engine **out)
         free_engine(e);
         return RONDA_ENOMEM;
     }
+    e->kin = kin ? kin->kin : e;
+    if (kin)
+        kin->kin = e;
     *out = e;
     return RONDA_OK;
 }
@@ -123,11 +123,6 @@ void rd_engine_use_lanes(rd_engine *e)
 }
 
 /* --- starting --- */
-
-static rd_channel *channel_of(rd_engine *e, const rd_job *job)
-{
-    return &e->channels[job->record.sequence % RD_CHANNELS];
-}
 
 static size_t scratch_bytes(const rd_plan *p)
 {
@@ -170,91 +165,10 @@ static void put_away(rd_engine *e, rd_flight *f)
 static bool fetch_scratch(rd_engine *e, rd_flight *f)
 {
     f->larger_bytes = scratch_bytes(f->plan);
-    if (f->larger_bytes <= channel_of(e, &f->job)->bytes)
+    if (f->larger_bytes <= rd_channel_of(e, &f->job)->bytes)
         return true;
     f->larger = e->transport->alloc(e->link, f->larger_bytes);
     return f->larger != NULL;
-}
-
-static void begin(rd_engine *e, rd_flight *f)
-{
-    rd_channel *c = channel_of(e, &f->job);
-    if (f->larger && f->larger_bytes > c->bytes) {
-        e->transport->free(e->link, c->memory, c->bytes);
-        c->memory = f->larger;
-        c->bytes = f->larger_bytes;
-        f->larger = NULL;
-    }
-    c->user = f;
-    rd_flight_begin(e, f);
-}
-
-static void end(rd_engine *e, rd_flight *f)
-{
-    rd_channel *c = channel_of(e, &f->job);
-    f->done = true;
-    c->user = NULL;
-    for (uint32_t l = 0; l < f->plan->lane_count; l++) {
-        const rd_lane_state *lane = &f->lanes[l];
-        if (lane->lent > lane->lent_user &&
-            !e->transport->home(lane->port, lane->base + lane->lent - 1)) {
-            rd_channel_owes(
-                c, (rd_loan_out){lane->port, f->plan->lanes[l].peer, lane->base + lane->lent - 1});
-        }
-    }
-}
-
-static uint32_t advance(rd_engine *e, rd_flight *f)
-{
-    uint32_t ran = f->open_count ? rd_flight_advance(e, f) : 0;
-    if (rd_flight_ended(e, f)) {
-        end(e, f);
-        ran++;
-    }
-    return ran;
-}
-
-/* The flight that moves after one of priority `level`, place `after` in the list: the next of as much
- * priority, or the first of those that have less. */
-static rd_flight *next_urgent(rd_engine *e, const rd_flight *after)
-{
-    rd_flight *best = NULL;
-    bool behind = after == NULL;
-    for (rd_flight *f = e->first; f; f = f->next) {
-        const int32_t level = f->job.priority;
-        if (f == after)
-            behind = true;
-        else if ((!after || level < after->job.priority ||
-                  (behind && level == after->job.priority)) &&
-                 (!best || level > best->job.priority))
-            best = f;
-    }
-    return best;
-}
-
-/* Moves everything that can move; how many steps that were.  Flights begin in their order. */
-static uint32_t progress(rd_engine *e)
-{
-    uint32_t ran = 0, held = 0; /* channels on which an older flight waits to begin */
-    for (rd_flight *f = e->first; f; f = f->next) {
-        rd_channel *c = channel_of(e, &f->job);
-        const uint32_t bit = 1u << (c - e->channels);
-        if (f->done || f->lost)
-            continue;
-        if (!f->begun) {
-            if (held & bit || c->user || !paid(e, c)) {
-                held |= bit;
-                continue;
-            }
-            begin(e, f);
-        }
-        if (!e->urgent)
-            ran += advance(e, f);
-    }
-    for (rd_flight *f = e->urgent ? next_urgent(e, NULL) : NULL; f; f = next_urgent(e, f))
-        if (f->begun && !f->done && !f->lost)
-            ran += advance(e, f);
-    return ran;
 }
 
 /* A disagreement about a later call does not concern this one: whoever has made it can finish it. */
@@ -263,10 +177,23 @@ static bool concerns(const rd_error *cause, uint64_t sequence)
     return cause->status != RONDA_EMISMATCH || cause->sequence <= sequence;
 }
 
+/* Who aborts a world means its parts, too. */
+static bool hears_of_abort(rd_link *link)
+{
+    rd_error cause;
+    if (!atomic_load_explicit(link->whole->alarm, memory_order_acquire))
+        return false;
+    link->transport->cause(link->whole, &cause);
+    if (cause.status == RONDA_EABORTED)
+        link->transport->abort(link, &cause);
+    return cause.status == RONDA_EABORTED;
+}
+
 bool rd_engine_must_leave(rd_engine *e, uint64_t sequence)
 {
     rd_error cause;
-    if (!atomic_load_explicit(e->link->alarm, memory_order_acquire))
+    if (!atomic_load_explicit(e->link->alarm, memory_order_acquire) &&
+        !(e->link->whole && hears_of_abort(e->link)))
         return false;
     e->transport->cause(e->link, &cause);
     return concerns(&cause, sequence);
@@ -310,7 +237,7 @@ static ronda_status start(rd_engine *e, const rd_job *job, rd_flight **out)
     *last = f;
     e->urgent = e->first == f ? job->priority != 0 : e->urgent || job->priority != 0;
     if (!rd_engine_must_leave(e, job->record.sequence))
-        progress(e);
+        rd_engine_progress(e);
     *out = f;
     return RONDA_OK;
 }
@@ -385,7 +312,7 @@ static bool has_closed(rd_engine *e, uint32_t peer)
 static ronda_status look(rd_engine *e, const rd_flight *f, uint32_t *whom, uint32_t *best,
                          rd_error *err)
 {
-    const rd_channel *channel = channel_of(e, &f->job);
+    const rd_channel *channel = rd_channel_of(e, &f->job);
     if (!f->begun && channel->owed_count && *whom == RONDA_ANY)
         *whom = channel->owed[channel->owed_count - 1].peer;
     for (uint32_t l = 0; f->begun && l < f->plan->lane_count; l++) {
@@ -488,7 +415,7 @@ static rd_port *only_port(const rd_flight *f)
 /* The flight is over. */
 static void forget(rd_engine *e, rd_flight *flight)
 {
-    rd_channel *c = channel_of(e, &flight->job);
+    rd_channel *c = rd_channel_of(e, &flight->job);
     rd_flight **at = &e->first;
     while (*at != flight)
         at = &(*at)->next;
@@ -506,10 +433,13 @@ static bool was_misled(rd_engine *e, const rd_job *job)
 }
 
 /* The world has failed, and whoever asks next will hear why. */
-static void lose(rd_engine *e)
+void rd_engine_lose(rd_engine *e)
 {
     rd_error cause = {0};
-    rd_engine_give_up(e, &cause);
+    if (e->wrong)
+        attend(e, &cause);
+    else
+        rd_engine_give_up(e, &cause);
 }
 
 /* Inside again, for a flight that was started before; false: it was lost. */
@@ -519,7 +449,7 @@ static bool step_in(rd_engine *e, rd_flight *f)
         return !f->lost;
     e->transport->resume(e->link, e->entered);
     if (rd_engine_must_leave(e, f->job.record.sequence))
-        lose(e);
+        rd_engine_lose(e);
     return !f->lost;
 }
 
@@ -528,7 +458,7 @@ static void doubt(rd_engine *e, rd_flight *f)
 {
     if (f->done && !f->sound && was_misled(e, &f->job)) {
         f->done = false;
-        lose(e);
+        rd_engine_lose(e);
     }
     f->sound = f->done;
 }
@@ -537,11 +467,11 @@ static ronda_status wait_for(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd
 {
     rd_patience patience = {.timeout_ns = timeout_ns};
     while (!f->done && !f->lost) {
-        if (progress(e)) {
+        if (rd_engine_progress(e)) {
             patience.idle = 0;
             continue;
         }
-        const bool alone = e->first == f && !f->next;
+        const bool alone = e->first == f && !f->next && !rd_kin_busy(e);
         rd_engine_idle(e, &f->job.record, NULL, alone ? only_port(f) : NULL, &patience, err);
     }
     doubt(e, f);
@@ -584,7 +514,7 @@ bool rd_engine_test(rd_engine *e, rd_flight *f)
 {
     if (f->done || !step_in(e, f))
         return true;
-    if (!progress(e) && time_to_look(e))
+    if (!rd_engine_progress(e) && time_to_look(e))
         look_after(e, f);
     doubt(e, f);
     step_out(e);
@@ -593,10 +523,10 @@ bool rd_engine_test(rd_engine *e, rd_flight *f)
 
 ronda_status rd_engine_run(rd_engine *e, const rd_job *job, uint64_t timeout_ns, rd_error *err)
 {
-    rd_channel *c = channel_of(e, job);
-    if (job->plan->straight && !e->lanes_only && !e->first &&
+    rd_channel *c = rd_channel_of(e, job);
+    if (job->plan->straight && !e->lanes_only && !e->first && !rd_kin_busy(e) &&
         (!job->plan->straight_lends || e->transport->lends_alloc) &&
-        scratch_bytes(job->plan) <= c->bytes && paid(e, c)) {
+        scratch_bytes(job->plan) <= c->bytes && rd_channel_paid(e, c)) {
         enter(e, &job->record);
         if (rd_engine_must_leave(e, job->record.sequence))
             return rd_engine_give_up(e, err);

@@ -24,8 +24,9 @@ typedef struct {
     int32_t priority; /* of what can move, what has more of it moves first */
 } rd_job;
 
-/* RONDA_ENOMEM; the link stays the caller's */
-ronda_status rd_engine_open(rd_link *link, rd_engine **out);
+/* RONDA_ENOMEM; the link stays the caller's.  kin: NULL, or an engine that the same thread uses: whoever
+ * waits for one moves both. */
+ronda_status rd_engine_open(rd_link *link, rd_engine *kin, rd_engine **out);
 
 /* Lets peers finish with what this rank has lent them, up to the timeout, and frees in any case. */
 ronda_status rd_engine_close(rd_engine *e, uint64_t timeout_ns, rd_error *err);

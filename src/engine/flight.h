@@ -75,6 +75,8 @@ typedef struct {
 struct rd_engine {
     rd_link *link;
     const rd_transport *transport;
+    rd_engine
+        *kin; /* the next in the ring of engines that one thread moves; itself: there is none */
     rd_flight *first; /* under way, oldest first */
     rd_flight *unused;
     bool lanes_only;
@@ -94,6 +96,13 @@ struct rd_engine {
     rd_distance *distances; /* [size] */
     rd_channel channels[RD_CHANNELS];
 };
+
+/* progress.c */
+uint32_t rd_engine_progress(rd_engine *e); /* how many steps that were */
+bool rd_kin_busy(const rd_engine *e);      /* others of the ring have calls under way */
+rd_channel *rd_channel_of(rd_engine *e, const rd_job *job);
+/* Whether all loans of a channel's scratch have come home; forgets those that have. */
+bool rd_channel_paid(rd_engine *e, rd_channel *c);
 
 /* run.c */
 void rd_flight_begin(rd_engine *e, rd_flight *f);       /* its channel is free */
@@ -129,6 +138,7 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
                             rd_port *hint, rd_patience *patience, rd_error *err);
 /* Err is the cause; returns its status */
 ronda_status rd_engine_give_up(rd_engine *e, rd_error *err);
+void rd_engine_lose(rd_engine *e); /* the same, for what is found by the way */
 
 /* trouble.c: what went wrong, in a sentence. */
 ronda_status rd_trouble_mismatch(rd_link *link, const rd_record *mine, uint32_t peer,

@@ -56,16 +56,37 @@ static void local_free(rd_link *link, void *memory, size_t bytes)
     rd_unmap(memory, bytes ? bytes : 1);
 }
 
+static void leave_mapping(rd_share_head *head, void *mapping, size_t bytes)
+{
+    if (atomic_fetch_sub(&head->open, 1) == 1)
+        rd_unmap(mapping, bytes);
+}
+
+/* A link is needed as long as there are parts of its world. */
+static void drop(local_link *l)
+{
+    if (--l->member.users)
+        return;
+    rd_member_free(&l->member);
+    leave_mapping(l->member.head, l->mapping, l->bytes);
+    rd_free(l);
+}
+
 static void local_close(rd_link *link)
 {
     local_link *l = (local_link *)link;
     if (!l)
         return;
-    rd_share_head *head = l->member.head;
     rd_member_close(&l->member);
-    if (atomic_fetch_sub(&head->open, 1) == 1)
-        rd_unmap(l->mapping, l->bytes);
+    if (l->member.whole == &l->member) {
+        drop(l);
+        return;
+    }
+    local_link *whole = (local_link *)l->member.whole;
+    rd_member_free(&l->member);
+    leave_mapping(l->member.head, l->mapping, l->bytes);
     rd_free(l);
+    drop(whole);
 }
 
 static local_link *open_one(void *mapping, size_t bytes, uint32_t rank, uint32_t size)
@@ -91,7 +112,7 @@ static local_link *open_one(void *mapping, size_t bytes, uint32_t rank, uint32_t
 
 ronda_status rd_local_open(uint32_t size, rd_link *links[], rd_error *err)
 {
-    const size_t bytes = rd_share_bytes(size);
+    const size_t bytes = rd_share_bytes(size, RD_CHANNELS);
     void *mapping = rd_map(bytes);
     uint32_t made = 0;
     if (mapping)
@@ -110,6 +131,42 @@ ronda_status rd_local_open(uint32_t size, rd_link *links[], rd_error *err)
     return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "no memory for a world of %u ranks", size);
 }
 
+/* --- parts of a world --- */
+
+static ronda_status local_split(rd_link *link, uint32_t size, uint64_t *handle, rd_error *err)
+{
+    rd_share_head *head = rd_map(rd_share_bytes(size, RD_PART_CHANNELS));
+    *handle = (uintptr_t)head;
+    if (!head)
+        return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for a part of %u ranks",
+                       link->rank, size);
+    atomic_store(&head->open, size);
+    return RONDA_OK;
+}
+
+static void local_forgo(rd_link *link, uint64_t handle, uint32_t size)
+{
+    rd_share_head *head = (void *)(uintptr_t)handle;
+    (void)link;
+    leave_mapping(head, head, rd_share_bytes(size, RD_PART_CHANNELS));
+}
+
+static ronda_status local_join(rd_link *link, uint64_t handle, const uint32_t members[],
+                               uint32_t size, uint32_t rank, rd_link **out, rd_error *err)
+{
+    local_link *l = rd_alloc(sizeof *l);
+    if (!l || !rd_member_join(&l->member, rd_member_of(link), (void *)(uintptr_t)handle, rank, size,
+                              members)) {
+        rd_free(l);
+        return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of a part",
+                       link->rank);
+    }
+    l->mapping = (void *)(uintptr_t)handle;
+    l->bytes = rd_share_bytes(size, RD_PART_CHANNELS);
+    *out = &l->member.link;
+    return RONDA_OK;
+}
+
 const rd_transport rd_local = {.name = "local",
                                .lends_alloc = true,
                                RD_SHARE_SLOTS,
@@ -118,4 +175,7 @@ const rd_transport rd_local = {.name = "local",
                                .lends = local_lends,
                                .alloc = local_alloc,
                                .free = local_free,
-                               .close = local_close};
+                               .close = local_close,
+                               .split = local_split,
+                               .join = local_join,
+                               .forgo = local_forgo};

@@ -58,13 +58,18 @@ struct rd_port {
 
 /* --- waiting --- */
 
+static void wake(rd_member *m, uint32_t rank)
+{
+    m->whole->ring(m->whole, rd_rank_in_whole(m, rank));
+}
+
 static inline void wake_if_asleep(rd_port *p)
 {
     if (p->member->fences)
         rd_fence();
     atomic_signal_fence(memory_order_seq_cst);
     if (atomic_load_explicit(p->peer_asleep, memory_order_relaxed))
-        p->member->ring(p->member, p->peer);
+        wake(p->member, p->peer);
 }
 
 void rd_everyone_fence(const rd_member *m)
@@ -82,8 +87,8 @@ static bool has_news(const rd_port *p)
 
 void rd_share_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t until_ns)
 {
-    rd_member *m = rd_member_of(l);
-    _Atomic uint32_t *asleep = &m->boards[l->rank].asleep;
+    rd_member *m = rd_member_of(l), *whole = m->whole;
+    _Atomic uint32_t *asleep = &whole->boards[whole->link.rank].asleep;
     if (idle < SPINS && !m->crowded) {
         for (int k = 0; k < BURST; k++) {
             if (port ? has_news(port) : k == 4)
@@ -102,7 +107,7 @@ void rd_share_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t until_ns)
         return; /* the caller looks once more before it sleeps */
     }
     if (until_ns > rd_now_ns())
-        m->sleep(m, until_ns);
+        whole->sleep(whole, until_ns);
     atomic_store(asleep, 0);
 }
 
@@ -110,8 +115,8 @@ void rd_wake_all(rd_member *m)
 {
     rd_everyone_fence(m);
     for (uint32_t r = 0; r < m->link.size; r++)
-        if (atomic_load(&m->boards[r].asleep))
-            m->ring(m, r);
+        if (atomic_load(&m->whole->boards[rd_rank_in_whole(m, r)].asleep))
+            wake(m, r);
 }
 
 /* --- places for bytes --- */
@@ -166,6 +171,8 @@ static bool reserve_small(rd_port *p, uint64_t bytes)
     const uint64_t head = place_in(p->small_head, ring, bytes);
     if (head + bytes - p->small_tail > ring) {
         ask(p);
+        if (p->small_tail == p->small_head) /* nothing is in it: any place will do */
+            p->small_tail = head;
         if (head + bytes - p->small_tail > ring)
             return false;
     }
@@ -175,15 +182,28 @@ static bool reserve_small(rd_port *p, uint64_t bytes)
     return true;
 }
 
-static bool reserve_arena(rd_port *p, uint64_t bytes)
+void rd_arena_tidy(rd_ring *a)
 {
-    rd_ring *a = &p->member->arena;
     while (a->count && line_home(a->pieces[a->first].port, a->pieces[a->first].line)) {
-        a->tail = a->pieces[a->first].end;
-        a->pieces[a->first].port->staged -= a->pieces[a->first].bytes;
+        const rd_staged *piece = &a->pieces[a->first];
+        a->tail = piece->end;
+        piece->port->staged -= piece->bytes;
+        piece->port->member->staged--;
         a->first = (a->first + 1) % RD_STAGED;
         a->count--;
     }
+}
+
+static void note_piece(rd_ring *a, rd_port *p, uint64_t bytes, uint64_t end)
+{
+    a->pieces[(a->first + a->count++) % RD_STAGED] = (rd_staged){p, p->sent, (uint32_t)bytes, end};
+    p->member->staged++;
+}
+
+static bool reserve_arena(rd_port *p, uint64_t bytes)
+{
+    rd_ring *a = p->member->arena;
+    rd_arena_tidy(a);
     if (!a->count && a->head >= a->around) /* from the beginning, where it is warm */
         a->head = a->tail = 0;
     const uint64_t head = place_in(a->head, a->bytes, bytes);
@@ -192,8 +212,7 @@ static bool reserve_arena(rd_port *p, uint64_t bytes)
         return false;
     a->head = head + bytes; /* now, not at the commit: other ports may reserve before that */
     p->staged += bytes;
-    a->pieces[(a->first + a->count++) % RD_STAGED] =
-        (rd_staged){p, p->sent, (uint32_t)bytes, a->head};
+    note_piece(a, p, bytes, a->head);
     p->reserved = a->at + (head & (a->bytes - 1));
     p->in_arena = true;
     return true;
@@ -232,18 +251,18 @@ void *rd_share_reserve(rd_port *p, uint64_t least, uint64_t *bytes)
 rd_port *rd_share_port(rd_link *l, uint32_t peer, uint32_t channel)
 {
     rd_member *m = rd_member_of(l);
-    const size_t at = (size_t)peer * RD_CHANNELS + channel;
+    const size_t channels = l->channels, at = (size_t)peer * channels + channel;
     rd_port *p = &m->ports[at];
     if (p->member)
         return p;
-    rd_queue *to = &m->queues[((size_t)l->rank * l->size + peer) * RD_CHANNELS + channel];
-    rd_queue *from = &m->queues[((size_t)peer * l->size + l->rank) * RD_CHANNELS + channel];
+    rd_queue *to = &m->queues[((size_t)l->rank * l->size + peer) * channels + channel];
+    rd_queue *from = &m->queues[((size_t)peer * l->size + l->rank) * channels + channel];
     *p = (rd_port){.to = to->lines,
                    .from = from->lines,
                    .to_consumed = &to->consumed,
                    .from_consumed = &from->consumed,
                    .member = m,
-                   .peer_asleep = &m->boards[peer].asleep,
+                   .peer_asleep = &m->whole->boards[rd_rank_in_whole(m, peer)].asleep,
                    .peer = peer,
                    .small_at = m->small_at + at * m->small_bytes};
     return p;
@@ -293,11 +312,11 @@ void rd_share_commit(rd_port *p, uint64_t bytes, uint64_t total, uint64_t mark)
 bool rd_share_share(rd_port *p, const rd_port *committed, uint64_t bytes, uint64_t total,
                     uint64_t mark)
 {
-    rd_ring *a = &p->member->arena;
+    rd_ring *a = p->member->arena;
     if (!committed->in_arena || bytes <= RD_SHORT_PIECE || a->count == RD_STAGED || !has_room(p))
         return false;
     rd_staged *last = &a->pieces[(a->first + a->count - 1) % RD_STAGED];
-    a->pieces[(a->first + a->count++) % RD_STAGED] = (rd_staged){p, p->sent, 0, last->end};
+    note_piece(a, p, 0, last->end);
     last->end -= whole_lines(bytes);
     p->reserved = committed->reserved;
     p->in_arena = true;
@@ -403,33 +422,82 @@ void rd_share_release(rd_port *p, uint64_t bytes)
 
 /* --- opening and closing --- */
 
-size_t rd_share_bytes(uint32_t size)
+size_t rd_share_bytes(uint32_t size, uint32_t channels)
 {
     return sizeof(rd_share_head) + size * sizeof(rd_board) +
-           (size_t)size * size * RD_CHANNELS * sizeof(rd_queue);
+           (size_t)size * size * channels * sizeof(rd_queue);
+}
+
+static bool open_member(rd_member *m, const rd_transport *transport, void *mapping, uint32_t rank,
+                        uint32_t size, uint32_t channels)
+{
+    m->head = mapping;
+    m->boards = (rd_board *)(m->head + 1);
+    m->queues = (rd_queue *)(m->boards + size);
+    m->link = (rd_link){.transport = transport,
+                        .rank = rank,
+                        .size = size,
+                        .channels = channels,
+                        .alarm = &m->head->alarm};
+    m->link.choices = m->head->choices;
+    m->ports_bytes = (size_t)size * channels * sizeof(rd_port);
+    m->ports = rd_map(m->ports_bytes);
+    return m->ports != NULL;
 }
 
 bool rd_member_open(rd_member *m, const rd_transport *transport, void *mapping, uint32_t rank,
                     uint32_t size)
 {
-    m->head = mapping;
-    m->boards = (rd_board *)(m->head + 1);
-    m->queues = (rd_queue *)(m->boards + size);
-    m->link =
-        (rd_link){.transport = transport, .rank = rank, .size = size, .alarm = &m->head->alarm};
-    m->link.cpus = m->head->cpus ? m->head->cpus : 1;
-    m->link.choices = m->head->choices;
+    m->whole = m;
+    m->arena = &m->ring_of_all;
+    m->users = 1;
+    if (!open_member(m, transport, mapping, rank, size, RD_CHANNELS))
+        return false;
     m->link.goodbyes = &m->head->goodbyes;
+    m->link.cpus = m->head->cpus ? m->head->cpus : 1;
     m->crowded = size > m->link.cpus;
-    m->ports_bytes = (size_t)size * RD_CHANNELS * sizeof(rd_port);
-    m->ports = rd_map(m->ports_bytes);
-    return m->ports != NULL;
+    return true;
+}
+
+/* The cores of the whole are shared out: other parts are at work, too. */
+bool rd_member_join(rd_member *m, rd_member *of, void *mapping, uint32_t rank, uint32_t size,
+                    const uint32_t members[])
+{
+    rd_member *whole = of->whole;
+    const uint64_t cores = (uint64_t)whole->link.cpus * size;
+    m->whole = whole;
+    m->ranks = rd_alloc(size * sizeof *m->ranks);
+    for (uint32_t r = 0; r < size && m->ranks; r++)
+        m->ranks[r] = rd_rank_in_whole(of, members[r]);
+    m->origin = whole->origin;
+    m->limit = whole->limit;
+    m->fences = whole->fences;
+    m->membarrier = whole->membarrier;
+    m->arena = whole->arena;
+    m->piece = whole->piece;
+    m->share = whole->share;
+    if (!m->ranks ||
+        !open_member(m, whole->link.transport, mapping, rank, size, RD_PART_CHANNELS)) {
+        rd_free(m->ranks);
+        return false;
+    }
+    m->link.whole = &whole->link;
+    m->link.goodbyes = &whole->head->goodbyes;
+    m->link.cpus = (uint32_t)((cores + whole->link.size - 1) / whole->link.size);
+    m->crowded = whole->crowded;
+    whole->users++;
+    return true;
 }
 
 void rd_member_close(rd_member *m)
 {
     atomic_store(&m->boards[m->link.rank].closed, 1);
-    atomic_fetch_add(&m->head->goodbyes, 1);
+    atomic_fetch_add(&m->whole->head->goodbyes, 1);
     rd_wake_all(m);
+}
+
+void rd_member_free(rd_member *m)
+{
     rd_unmap(m->ports, m->ports_bytes);
+    rd_free(m->ranks);
 }

@@ -76,9 +76,13 @@ typedef struct rd_staged {
 
 typedef struct rd_member rd_member;
 
-/* One rank's end of a world; a transport puts what it needs behind it. */
+/* One rank's end of a world; a transport puts what it needs behind it.  Members of a part of a world sleep
+ * and are woken as members of the whole. */
 struct rd_member {
     rd_link link;
+    rd_member *whole; /* itself, if it is no part */
+    uint32_t *ranks;  /* of a part: its ranks as the whole counts; NULL: the same */
+    uint32_t users;   /* of the whole: links to parts, and itself until it is closed */
     rd_share_head *head;
     rd_board *boards;
     rd_queue *queues;
@@ -87,9 +91,11 @@ struct rd_member {
     bool crowded;     /* more ranks than cores: do not spin */
     bool fences;      /* no membarrier: every publication needs a fence */
     int membarrier;   /* the command that orders all ranks' stores */
-    rd_ring arena;    /* for all peers */
-    uint64_t piece;   /* the longest that is staged at once */
-    uint64_t share;   /* of the arena, for one port: a fold of many waits for all of its peers */
+    rd_ring *arena;   /* for all peers, of all parts */
+    rd_ring ring_of_all;
+    uint32_t staged; /* pieces in it that are this member's */
+    uint64_t piece;  /* the longest that is staged at once */
+    uint64_t share;  /* of the arena, for one port: a fold of many waits for all of its peers */
     /* A ring per port, so that each can always move: [peer][channel] */
     uint64_t small_at, small_bytes;
     size_t ports_bytes;
@@ -107,14 +113,26 @@ static inline rd_member *rd_member_of(rd_link *link)
 void rd_everyone_fence(const rd_member *m);
 void rd_wake_all(rd_member *m);
 
-size_t rd_share_bytes(uint32_t size); /* of head, boards and queues */
+size_t rd_share_bytes(uint32_t size, uint32_t channels); /* of head, boards and queues */
+enum { RD_PART_CHANNELS = 1 };                           /* of a part of a world */
+
+static inline uint32_t rd_rank_in_whole(const rd_member *m, uint32_t rank)
+{
+    return m->ranks ? m->ranks[rank] : rank;
+}
 
 /* Fills in what is common.  The mapping is zero, or in use by others already.  false: no memory. */
 bool rd_member_open(rd_member *m, const rd_transport *transport, void *mapping, uint32_t rank,
                     uint32_t size);
+/* The same for a part of the world that `of` is in, or is a part of. */
+bool rd_member_join(rd_member *m, rd_member *of, void *mapping, uint32_t rank, uint32_t size,
+                    const uint32_t members[]);
 
-/* Says on the board that this rank has closed, wakes the others, frees the ports. */
+/* Says on the board that this rank has closed, and wakes the others. */
 void rd_member_close(rd_member *m);
+/* Frees the ports.  What is staged must not be theirs: m->staged is 0, or the arena goes too. */
+void rd_member_free(rd_member *m);
+void rd_arena_tidy(rd_ring *arena); /* forgets what peers have released */
 
 /* The slots of rd_transport that both use as they are. */
 void rd_share_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t until_ns);

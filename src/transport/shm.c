@@ -45,13 +45,29 @@ enum {
 #define MOST_HEAPS ((uint64_t)1 << 43)
 #endif
 
+/* The memory of a part of the world, in the heap of the rank that made it. */
+typedef struct shm_part {
+    struct shm_part *next;
+    rd_share_head *head;
+    size_t bytes;
+} shm_part;
+
+/* This rank's end of a part. */
+typedef struct shm_end {
+    rd_member member;
+    struct shm_end *next;
+} shm_end;
+
 typedef struct {
     rd_member member;
     void *mapping;
     size_t bytes;
     int epoll, memfd;
     rd_heap heap;
-    uint64_t heap_at; /* in the mapping */
+    uint64_t heap_at;       /* in the mapping */
+    struct shm_part *parts; /* that this rank has made the memory of */
+    struct shm_end
+        *ends; /* of parts that are closed, but peers have still to read what they staged */
     struct peer {
         int doorbell, life; /* eventfd, pidfd; -1: none */
         int32_t pid;
@@ -66,7 +82,7 @@ static size_t page(size_t bytes)
 
 static size_t small_at(uint32_t size)
 {
-    return page(rd_share_bytes(size));
+    return page(rd_share_bytes(size, RD_CHANNELS));
 }
 
 static size_t arenas_at(uint32_t size)
@@ -105,19 +121,23 @@ static uint64_t heap_bytes(uint32_t size)
 
 /* --- death --- */
 
-/* What the peer was doing when it was last heard of. */
-static void died(shm_link *s, uint32_t rank)
+/* The link to the whole world, which has everything that is not messages. */
+static shm_link *whole_of(const rd_link *link)
 {
-    rd_link *link = &s->member.link;
+    return (shm_link *)rd_member_of((rd_link *)link)->whole;
+}
+
+/* What the peer was doing when it was last heard of, in a world or a part of it. */
+static void mourn(rd_link *link, uint32_t rank)
+{
+    const uint32_t in_whole = rd_rank_in_whole(rd_member_of(link), rank);
     rd_error cause = {.rank = link->rank};
     rd_record record;
-    char call[128] = "before its first call";
+    char call[160] = "before its first call", where[48] = "";
 
-    s->peers[rank].dead = true;
-    epoll_ctl(s->epoll, EPOLL_CTL_DEL, s->peers[rank].life, NULL);
     const rd_presence p = rd_share_presence(link, rank);
-    if (p.closed)
-        return; /* it had said goodbye */
+    if (p.closed || atomic_load(link->alarm))
+        return; /* it had said goodbye, or that is known */
     if (rd_share_record(link, rank, p.sequence, &record)) {
         char text[100];
         rd_record_text(&record, text, sizeof text);
@@ -128,19 +148,33 @@ static void died(shm_link *s, uint32_t rank)
                  text);
         cause.sequence = record.sequence;
     }
-    rd_fail(&cause, RONDA_EPEER, rank, "rank %u (pid %" PRId32 ") died %s", rank,
-            s->peers[rank].pid, call);
+    if (link->whole)
+        snprintf(where, sizeof where, "rank %u of the world, ", in_whole);
+    rd_fail(&cause, RONDA_EPEER, rank, "rank %u (%spid %" PRId32 ") died %s", rank, where,
+            whole_of(link)->peers[in_whole].pid, call);
     rd_share_abort(link, &cause);
+}
+
+/* Parts of the world look who is missing when they see that somebody has gone. */
+static void died(shm_link *s, uint32_t rank)
+{
+    s->peers[rank].dead = true;
+    epoll_ctl(s->epoll, EPOLL_CTL_DEL, s->peers[rank].life, NULL);
+    atomic_fetch_add(&s->member.head->goodbyes, 1);
+    mourn(&s->member.link, rank);
 }
 
 static rd_presence shm_presence(rd_link *link, uint32_t peer)
 {
-    shm_link *s = (shm_link *)link;
-    struct pollfd life = {.fd = s->peers[peer].life, .events = POLLIN};
-    if (!s->peers[peer].dead && life.fd >= 0 && poll(&life, 1, 0) == 1)
-        died(s, peer);
+    shm_link *s = whole_of(link);
+    const uint32_t rank = rd_rank_in_whole(rd_member_of(link), peer);
+    struct pollfd life = {.fd = s->peers[rank].life, .events = POLLIN};
+    if (!s->peers[rank].dead && life.fd >= 0 && poll(&life, 1, 0) == 1)
+        died(s, rank);
+    if (s->peers[rank].dead)
+        mourn(link, peer);
     rd_presence p = rd_share_presence(link, peer);
-    p.dead = s->peers[peer].dead;
+    p.dead = s->peers[rank].dead;
     return p;
 }
 
@@ -200,7 +234,7 @@ static bool shm_lends(const rd_link *link, const void *data, uint64_t bytes)
 /* Pages are fetched now: a machine that has none left says so here, not by a signal at the first use. */
 static void *shm_alloc(rd_link *link, size_t bytes)
 {
-    shm_link *s = (shm_link *)link;
+    shm_link *s = whole_of(link);
     uint64_t at;
     if (rd_mem_refused() || !rd_heap_take(&s->heap, bytes, &at))
         return NULL;
@@ -217,7 +251,7 @@ static void *shm_alloc(rd_link *link, size_t bytes)
 
 static void shm_free(rd_link *link, void *memory, size_t bytes)
 {
-    shm_link *s = (shm_link *)link;
+    shm_link *s = whole_of(link);
     if (!memory)
         return;
     const uint64_t at = (uint64_t)((char *)memory - (char *)s->mapping) - s->heap_at;
@@ -229,15 +263,10 @@ static void shm_free(rd_link *link, void *memory, size_t bytes)
         memset(memory, 0, whole); /* the next one to get it expects zeros */
 }
 
-/* --- opening and closing --- */
+/* --- closing --- */
 
-static void shm_close(rd_link *link)
+static void free_link(shm_link *s)
 {
-    shm_link *s = (shm_link *)link;
-    if (!s)
-        return;
-    if (s->member.ports)
-        rd_member_close(&s->member);
     for (uint32_t r = 0; s->peers && r < s->member.link.size; r++) {
         if (s->peers[r].life >= 0)
             close(s->peers[r].life);
@@ -248,12 +277,136 @@ static void shm_close(rd_link *link)
         close(s->epoll);
     if (s->memfd >= 0)
         close(s->memfd);
+    while (s->ends) {
+        shm_end *end = s->ends;
+        s->ends = end->next;
+        rd_member_free(&end->member);
+        rd_free(end);
+    }
+    if (s->member.ports)
+        rd_member_free(&s->member);
+    while (s->parts) {
+        shm_part *part = s->parts;
+        s->parts = part->next;
+        rd_free(part);
+    }
     rd_heap_free(&s->heap);
     rd_unmap(s->mapping, s->bytes);
-    rd_free(s->member.arena.pieces);
+    rd_free(s->member.ring_of_all.pieces);
     rd_free(s->peers);
     rd_free(s);
 }
+
+/* Those whose bytes have all been read. */
+static void reap_ends(shm_link *s)
+{
+    rd_arena_tidy(s->member.arena);
+    for (shm_end **at = &s->ends, *end; (end = *at);) {
+        if (end->member.staged) {
+            at = &end->next;
+            continue;
+        }
+        *at = end->next;
+        atomic_fetch_sub(&end->member.head->open, 1);
+        rd_member_free(&end->member);
+        rd_free(end);
+    }
+}
+
+/* The link to the whole is needed as long as there are links to parts of it. */
+static void shm_close(rd_link *link)
+{
+    if (!link)
+        return;
+    rd_member *m = rd_member_of(link);
+    shm_link *whole = m->whole ? whole_of(link) : (shm_link *)link;
+    if (m->ports)
+        rd_member_close(m);
+    if (link->whole) {
+        ((shm_end *)m)->next = whole->ends;
+        whole->ends = (shm_end *)m;
+        reap_ends(whole);
+    }
+    if (whole->member.users <= 1)
+        free_link(whole);
+    else
+        whole->member.users--;
+}
+
+/* --- parts of the world --- */
+
+enum { PART_RING = RD_SHORT_PIECE };
+
+static size_t part_bytes(uint32_t size)
+{
+    return page(rd_share_bytes(size, RD_PART_CHANNELS)) +
+           (size_t)size * size * RD_PART_CHANNELS * PART_RING;
+}
+
+/* Those that all of their members have left. */
+static void reap_parts(shm_link *s)
+{
+    for (shm_part **at = &s->parts, *part; (part = *at);) {
+        if (atomic_load(&part->head->open)) {
+            at = &part->next;
+            continue;
+        }
+        *at = part->next;
+        shm_free(&s->member.link, part->head, part->bytes);
+        rd_free(part);
+    }
+}
+
+static ronda_status shm_split(rd_link *link, uint32_t size, uint64_t *handle, rd_error *err)
+{
+    shm_link *s = whole_of(link);
+    reap_ends(s);
+    reap_parts(s);
+    shm_part *part = rd_alloc(sizeof *part);
+    rd_share_head *head = part ? shm_alloc(link, part_bytes(size)) : NULL;
+    if (!head) {
+        rd_free(part);
+        return rd_fail(err, RONDA_ENOMEM, RONDA_ANY,
+                       "rank %u: no shared memory for a part of %u ranks", link->rank, size);
+    }
+    atomic_store(&head->open, size);
+    *part = (shm_part){s->parts, head, part_bytes(size)};
+    s->parts = part;
+    *handle = (uint64_t)((char *)head - (char *)s->mapping);
+    return RONDA_OK;
+}
+
+static void shm_forgo(rd_link *link, uint64_t handle, uint32_t size)
+{
+    shm_link *s = whole_of(link);
+    if (handle < s->bytes && part_bytes(size) <= s->bytes - handle)
+        atomic_fetch_sub(&((rd_share_head *)((char *)s->mapping + handle))->open, 1);
+}
+
+static ronda_status shm_join(rd_link *link, uint64_t handle, const uint32_t members[],
+                             uint32_t size, uint32_t rank, rd_link **out, rd_error *err)
+{
+    shm_link *s = whole_of(link);
+    if (handle % 4096 || handle >= s->bytes || part_bytes(size) > s->bytes - handle)
+        return rd_fail(err, RONDA_EPEER, RONDA_ANY,
+                       "rank %u: the memory of a part of %u ranks is not where it was said to be",
+                       link->rank, size);
+    shm_end *end = rd_alloc(sizeof *end);
+    if (!end || !rd_member_join(&end->member, rd_member_of(link), (char *)s->mapping + handle, rank,
+                                size, members)) {
+        rd_free(end);
+        return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of a part",
+                       link->rank);
+    }
+    rd_member *m = &end->member;
+    m->small_bytes = PART_RING;
+    m->small_at = handle + page(rd_share_bytes(size, RD_PART_CHANNELS)) +
+                  (size_t)rank * size * RD_PART_CHANNELS * PART_RING;
+    *out = &m->link;
+    return RONDA_OK;
+}
+
+/* --- opening --- */
 
 int rd_shm_create(uint32_t size, rd_error *err)
 {
@@ -377,17 +530,18 @@ static ronda_status open_memory(shm_link *s, const rd_shm_parts *parts, rd_error
     m->small_bytes = SMALL_RING;
     m->small_at =
         small_at(parts->size) + (size_t)parts->rank * parts->size * RD_CHANNELS * SMALL_RING;
-    m->arena.bytes = arena_bytes(parts->size);
-    m->arena.at = arenas_at(parts->size) + parts->rank * m->arena.bytes;
+    m->ring_of_all.bytes = arena_bytes(parts->size);
+    m->ring_of_all.at = arenas_at(parts->size) + parts->rank * m->ring_of_all.bytes;
     /* Two ranks are quicker if they do not write where the peer has just read */
-    m->arena.around = parts->size == 2 ? ARENA : 0;
-    m->share = m->arena.bytes / 8 * 7 / (parts->size > 1 ? parts->size - 1 : 1);
+    m->ring_of_all.around = parts->size == 2 ? ARENA : 0;
+    m->share = m->ring_of_all.bytes / 8 * 7 / (parts->size > 1 ? parts->size - 1 : 1);
     /* Now rather than at the first calls; where it cannot be done, they take a little longer */
-    madvise((char *)mapping + m->arena.at, ARENA, MADV_POPULATE_WRITE);
+    madvise((char *)mapping + m->ring_of_all.at, ARENA, MADV_POPULATE_WRITE);
     for (m->piece = RD_PIECE; m->piece > LEAST_PIECE && 2 * m->piece > m->share;)
         m->piece /= 2;
-    m->arena.pieces = rd_alloc(RD_STAGED * sizeof *m->arena.pieces);
-    if (!m->arena.pieces || !rd_member_open(m, &rd_shm, mapping, parts->rank, parts->size))
+    m->ring_of_all.pieces = rd_alloc(RD_STAGED * sizeof *m->ring_of_all.pieces);
+    m->arena = &m->ring_of_all;
+    if (!m->ring_of_all.pieces || !rd_member_open(m, &rd_shm, mapping, parts->rank, parts->size))
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of %u ranks",
                        parts->rank, parts->size);
     return RONDA_OK;
@@ -426,4 +580,7 @@ const rd_transport rd_shm = {.name = "shm",
                              .lends = shm_lends,
                              .alloc = shm_alloc,
                              .free = shm_free,
-                             .close = shm_close};
+                             .close = shm_close,
+                             .split = shm_split,
+                             .join = shm_join,
+                             .forgo = shm_forgo};

@@ -1,9 +1,9 @@
 /* transport.h: what carries messages between ranks, and what every transport must promise.
  *
- * A link is one rank's end of a world.  Between any two ranks there are RD_CHANNELS channels, each a
+ * A link is one rank's end of a world.  Between any two ranks there are up to RD_CHANNELS channels, each a
  * queue of messages in either direction, in order; a port is this rank's end of one channel.
- * Collective number q runs on channel q % RD_CHANNELS, and not before this rank has finished number
- * q - RD_CHANNELS: so messages of different collectives never stand in each other's way, and a rank
+ * Collective number q runs on channel q % channels, and not before this rank has finished number
+ * q - channels: so messages of different collectives never stand in each other's way, and a rank
  * that is ahead fills at most a queue.  That is the eager credit.
  *
  *       rank a                                             rank b
@@ -38,6 +38,7 @@ typedef struct rd_transport rd_transport;
 typedef struct rd_link {
     const rd_transport *transport;
     uint32_t rank, size;
+    uint32_t channels; /* to each peer, RD_CHANNELS at most */
     uint32_t
         cpus; /* cores for all ranks of this machine together; the same number for all of them */
     /* [RD_CHOICES], or NULL: what ranks of this machine have chosen, so that one prices for all: any
@@ -45,6 +46,7 @@ typedef struct rd_link {
     _Atomic uint64_t *choices;
     const _Atomic uint32_t *goodbyes; /* grows when a rank closes: time to look who */
     const _Atomic uint32_t *alarm;    /* not 0: the world has failed, cause() says why */
+    struct rd_link *whole; /* of a part of a world (see split): the link to all of it; else NULL */
 } rd_link;
 
 typedef struct {
@@ -137,6 +139,14 @@ struct rd_transport {
     void (*quiesce)(rd_link *link, uint64_t until_ns);
     /* Accepts NULL; tells the peers */
     void (*close)(rd_link *link);
+
+    /* A part of a world is a world of its own, whose ranks wait in one place with those of the whole.  One
+     * of its members, whom the caller has to find, makes its memory; then all of them join, by the handle
+     * that they were told, or say that they forgo it.  members: ranks as this link counts them. */
+    ronda_status (*split)(rd_link *link, uint32_t size, uint64_t *handle, rd_error *err);
+    ronda_status (*join)(rd_link *link, uint64_t handle, const uint32_t members[], uint32_t size,
+                         uint32_t rank, rd_link **out, rd_error *err);
+    void (*forgo)(rd_link *link, uint64_t handle, uint32_t size);
 };
 
 extern const rd_transport rd_local;

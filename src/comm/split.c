@@ -1,0 +1,131 @@
+/* split.c: a part of a communicator's ranks as a communicator of its own.
+ *
+ *     1  all ranks tell each other color and key (all-gather): everybody knows every part
+ *     2  the first rank of each part makes its memory and tells the others where (all-gather)
+ *     3  members join; all ranks agree on whether everybody could (allreduce), or nobody has
+ *
+ * These are calls of the communicator that is split: they are numbered, checked and fail like others. */
+#include "base/mem.h"
+#include "comm/comm.h"
+
+#include <string.h>
+
+typedef struct {
+    int32_t color, key;
+} ticket;
+
+/* This rank's part: its ranks in the order of keys, then of ranks. */
+typedef struct {
+    uint32_t *members;
+    uint32_t size, rank;
+} part;
+
+static bool before(const ticket tickets[], uint32_t a, uint32_t b)
+{
+    return tickets[a].key != tickets[b].key ? tickets[a].key < tickets[b].key : a < b;
+}
+
+static void find_part(const ronda_comm *c, const ticket tickets[], part *p)
+{
+    const int32_t mine = tickets[c->rank].color;
+    for (uint32_t r = 0; r < c->size && mine >= 0; r++) {
+        if (tickets[r].color != mine)
+            continue;
+        uint32_t at = p->size++;
+        for (; at && before(tickets, r, p->members[at - 1]); at--)
+            p->members[at] = p->members[at - 1];
+        p->members[at] = r;
+    }
+    for (uint32_t i = 0; i < p->size; i++)
+        if (p->members[i] == c->rank)
+            p->rank = i;
+}
+
+static ronda_status gather(ronda_comm *c, const void *mine, void *all)
+{
+    rd_call call = {.kind = RONDA_ALLGATHER, .type = RONDA_U64, .count = 1};
+    return rd_submit(c, &call, mine, all, NULL);
+}
+
+/* The worst that any rank met, so that all know; `ours` then becomes the communicator's error if this is
+ * where it was. */
+static ronda_status agree(ronda_comm *c, ronda_status status, const rd_error *ours)
+{
+    int32_t worst = status;
+    rd_call call = {.kind = RONDA_ALLREDUCE, .type = RONDA_I32, .op = RONDA_MIN, .count = 1};
+    const ronda_status failed = rd_submit(c, &call, &worst, &worst, NULL);
+    if (failed || !worst)
+        return failed;
+    c->error = *ours;
+    if (status)
+        return status;
+    c->error = (rd_error){.rank = c->rank};
+    return rd_fail(&c->error, worst, RONDA_ANY, "rank %u: another rank could not split: %s",
+                   c->rank, ronda_strerror(worst));
+}
+
+/* Opens this rank's end, if it is in a part at all. */
+static ronda_status open_part(ronda_comm *c, const part *p, uint64_t handle, ronda_comm **out,
+                              rd_error *err)
+{
+    const rd_transport *t = c->link->transport;
+    rd_settings settings = {.timeout_ns = c->timeout_ns, .log = c->log};
+    rd_link *link;
+    memcpy(settings.forced, c->forced, sizeof settings.forced);
+    if (!handle)
+        return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: its part has no memory", c->rank);
+    ronda_status status = t->join(c->link, handle, p->members, p->size, p->rank, &link, err);
+    if (status) {
+        t->forgo(c->link, handle, p->size);
+        return status;
+    }
+    status = rd_comm_open(link, &settings, c, out, err);
+    if (status)
+        t->close(link);
+    return status;
+}
+
+static ronda_status split(ronda_comm *c, ticket mine, uint64_t *words, part *p, ronda_comm **out)
+{
+    const rd_transport *t = c->link->transport;
+    rd_error err = {.rank = c->rank};
+    ronda_comm *made = NULL;
+    uint64_t handle = 0, ours;
+    memcpy(&ours, &mine, sizeof ours);
+    ronda_status status = gather(c, &ours, words);
+    if (status)
+        return status;
+    find_part(c, (const ticket *)words, p);
+    ronda_status local = RONDA_OK;
+    if (p->size && p->rank == 0)
+        local = t->split(c->link, p->size, &handle, &err);
+    if (local)
+        handle = 0;
+    status = gather(c, &handle, words);
+    if (!status && p->size && !local)
+        local = open_part(c, p, words[p->members[0]], &made, &err);
+    if (!status)
+        status = agree(c, local, &err);
+    if (status && made)
+        rd_comm_close(made);
+    else if (!status)
+        *out = made;
+    return status;
+}
+
+ronda_status rd_comm_split(ronda_comm *c, int color, int key, ronda_comm **out)
+{
+    uint64_t *words = rd_alloc(c->size * sizeof *words);
+    part p = {.members = rd_alloc(c->size * sizeof *p.members)};
+    ronda_status status;
+    if (words && p.members && c->link->transport->split) {
+        status = split(c, (ticket){color < 0 ? -1 : color, key}, words, &p, out);
+    } else {
+        c->error = (rd_error){.rank = c->rank};
+        status = rd_fail(&c->error, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory to split %u ranks",
+                         c->rank, c->size);
+    }
+    rd_free(words);
+    rd_free(p.members);
+    return status;
+}

@@ -1,0 +1,135 @@
+/* progress.c: moves whatever can move, of this communicator and of those that share its thread.
+ *
+ * Communicators that were split off each other have an engine each, in a ring.  Whoever waits for one of
+ * them moves them all: what a peer waits for may be a call of another one. */
+#include "engine/flight.h"
+
+rd_channel *rd_channel_of(rd_engine *e, const rd_job *job)
+{
+    return &e->channels[job->record.sequence & (e->link->channels - 1)];
+}
+
+/* Whether all loans of a channel's scratch have come home; forgets those that have. */
+bool rd_channel_paid(rd_engine *e, rd_channel *c)
+{
+    while (c->owed_count &&
+           e->transport->home(c->owed[c->owed_count - 1].port, c->owed[c->owed_count - 1].message))
+        c->owed_count--;
+    return c->owed_count == 0;
+}
+
+static void begin(rd_engine *e, rd_flight *f)
+{
+    rd_channel *c = rd_channel_of(e, &f->job);
+    if (f->larger && f->larger_bytes > c->bytes) {
+        e->transport->free(e->link, c->memory, c->bytes);
+        c->memory = f->larger;
+        c->bytes = f->larger_bytes;
+        f->larger = NULL;
+    }
+    c->user = f;
+    rd_flight_begin(e, f);
+}
+
+static void end(rd_engine *e, rd_flight *f)
+{
+    rd_channel *c = rd_channel_of(e, &f->job);
+    f->done = true;
+    c->user = NULL;
+    for (uint32_t l = 0; l < f->plan->lane_count; l++) {
+        const rd_lane_state *lane = &f->lanes[l];
+        if (lane->lent > lane->lent_user &&
+            !e->transport->home(lane->port, lane->base + lane->lent - 1)) {
+            rd_channel_owes(
+                c, (rd_loan_out){lane->port, f->plan->lanes[l].peer, lane->base + lane->lent - 1});
+        }
+    }
+}
+
+static uint32_t advance(rd_engine *e, rd_flight *f)
+{
+    uint32_t ran = f->open_count ? rd_flight_advance(e, f) : 0;
+    if (rd_flight_ended(e, f)) {
+        end(e, f);
+        ran++;
+    }
+    return ran;
+}
+
+/* The flight that moves after one of priority `level`, place `after` in the list: the next of as much
+ * priority, or the first of those that have less. */
+static rd_flight *next_urgent(rd_engine *e, const rd_flight *after)
+{
+    rd_flight *best = NULL;
+    bool behind = after == NULL;
+    for (rd_flight *f = e->first; f; f = f->next) {
+        const int32_t level = f->job.priority;
+        if (f == after)
+            behind = true;
+        else if ((!after || level < after->job.priority ||
+                  (behind && level == after->job.priority)) &&
+                 (!best || level > best->job.priority))
+            best = f;
+    }
+    return best;
+}
+
+/* Flights begin in their order. */
+static uint32_t move(rd_engine *e)
+{
+    uint32_t ran = 0, held = 0; /* channels on which an older flight waits to begin */
+    for (rd_flight *f = e->first; f; f = f->next) {
+        rd_channel *c = rd_channel_of(e, &f->job);
+        const uint32_t bit = 1u << (c - e->channels);
+        if (f->done || f->lost)
+            continue;
+        if (!f->begun) {
+            if (held & bit || c->user || !rd_channel_paid(e, c)) {
+                held |= bit;
+                continue;
+            }
+            begin(e, f);
+        }
+        if (!e->urgent)
+            ran += advance(e, f);
+    }
+    for (rd_flight *f = e->urgent ? next_urgent(e, NULL) : NULL; f; f = next_urgent(e, f))
+        if (f->begun && !f->done && !f->lost)
+            ran += advance(e, f);
+    return ran;
+}
+
+/* --- the others --- */
+
+bool rd_kin_busy(const rd_engine *e)
+{
+    for (const rd_engine *k = e->kin; k != e; k = k->kin)
+        if (k->first)
+            return true;
+    return false;
+}
+
+/* What its world's failure concerns is lost; the rest moves. */
+static uint32_t move_kin(rd_engine *k)
+{
+    uint32_t ran = 0;
+    bool lost = k->wrong;
+    k->transport->resume(k->link, k->entered);
+    for (const rd_flight *f = k->first; f && !lost; f = f->next)
+        lost = !f->done && !f->lost && rd_engine_must_leave(k, f->job.record.sequence);
+    if (lost)
+        rd_engine_lose(k);
+    else
+        ran = move(k);
+    k->transport->pause(k->link, k->entered);
+    return ran;
+}
+
+uint32_t rd_engine_progress(rd_engine *e)
+{
+    uint32_t ran = move(e);
+    for (rd_engine *k = e->kin; k != e; k = k->kin)
+        if (k->first)
+            ran += move_kin(k);
+    return ran;
+}

@@ -1,0 +1,416 @@
+/* test_split.c: parts of a world, as communicators of their own.
+ *
+ * Random colors and keys, split again and again, with random calls on all of them, blocking and not, in an
+ * order of each rank's own as far as that is allowed; closed in any order; as threads and processes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "calls.h"
+#include "processes.h"
+
+enum { MOST = 13, NODES = 6, CALLS = 12 };
+
+/* A communicator of the tree that all ranks know: node 0 is the world, others are split off an earlier one. */
+typedef struct {
+    uint32_t parent;
+    int color[MOST], key[MOST]; /* per rank of the parent */
+} node;
+
+typedef struct {
+    uint32_t size;
+    node nodes[NODES];
+    uint64_t seed;
+    ronda_comm *worlds[MOST];
+} forest;
+
+/* Which part of a node a rank of the world is in, and how large that is; -1: in none. */
+typedef struct {
+    int part; /* by color, all the way down */
+    uint32_t rank, size;
+    uint32_t members[MOST]; /* ranks of the world */
+} place;
+
+static void draw_forest(rng *r, forest *f, uint32_t size)
+{
+    f->size = size;
+    f->seed = rng_next(r);
+    for (uint32_t i = 1; i < NODES; i++) {
+        f->nodes[i].parent = (uint32_t)rng_below(r, i);
+        for (uint32_t k = 0; k < MOST; k++) {
+            f->nodes[i].color[k] = (int)rng_below(r, 4) - 1;
+            f->nodes[i].key[k] = (int)rng_below(r, 5) - 2;
+        }
+    }
+}
+
+/* The slow and obvious way. */
+static place find_place(const forest *f, uint32_t n, uint32_t world_rank)
+{
+    if (n == 0) {
+        place p = {.rank = world_rank, .size = f->size};
+        for (uint32_t r = 0; r < f->size; r++)
+            p.members[r] = r;
+        return p;
+    }
+    const node *d = &f->nodes[n];
+    const place above = find_place(f, d->parent, world_rank);
+    if (above.part < 0 || d->color[above.rank] < 0)
+        return (place){.part = -1};
+    place p = {.part = above.part * 5 + d->color[above.rank]};
+    for (int key = -2; key <= 2; key++)
+        for (uint32_t r = 0; r < above.size; r++)
+            if (d->color[r] == d->color[above.rank] && d->key[r] == key) {
+                if (above.members[r] == world_rank)
+                    p.rank = p.size;
+                p.members[p.size++] = above.members[r];
+            }
+    return p;
+}
+
+/* The calls of a node: the same on all ranks of a part. */
+static model_call call_of(const forest *f, uint32_t n, const place *p, uint32_t i)
+{
+    rng r = {f->seed + n * 1000 + (uint64_t)p->part * 77 + i * 13};
+    return model_draw(&r, model_kind(&r), p->size, rng_below(&r, 6) ? 800 : 30000);
+}
+
+typedef struct {
+    call_buffers buffers;
+    ronda_request *request;
+    void *whole;
+    uint32_t node;
+} under_way;
+
+static bool finish(ronda_comm *comm, under_way *u)
+{
+    const bool ok = CHECK(ronda_wait(u->request) == RONDA_OK, "%s: %s",
+                          model_text(&u->buffers.call), ronda_last_error(comm)) &&
+                    call_right(&u->buffers, u->whole);
+    call_close(&u->buffers);
+    free(u->whole);
+    return ok;
+}
+
+/* Calls of one communicator keep their order; those of different ones come in any order, as none of them
+ * blocks. */
+static bool run_calls(const forest *f, ronda_comm *comms[], uint32_t rank)
+{
+    rng r = {f->seed + rank * 99991};
+    under_way open[NODES * CALLS];
+    uint32_t next[NODES] = {0}, left = 0, count = 0;
+    place places[NODES];
+    for (uint32_t n = 0; n < NODES; n++) {
+        places[n] = find_place(f, n, rank);
+        left += comms[n] ? CALLS : 0;
+    }
+    while (left || count) {
+        const uint32_t n = (uint32_t)rng_below(&r, NODES);
+        if (left && comms[n] && next[n] < CALLS && rng_below(&r, 3)) {
+            const model_call c = call_of(f, n, &places[n], next[n]++);
+            under_way *u = &open[count++];
+            left--;
+            *u = (under_way){.node = n, .whole = model_whole(&c)};
+            u->buffers = call_open(&c, places[n].rank, rng_below(&r, 2), 0);
+            if (!CHECK(call_start(comms[n], &u->buffers, false, &u->request) == RONDA_OK, "%s: %s",
+                       model_text(&c), ronda_last_error(comms[n])))
+                return false;
+        } else if (count) {
+            const uint32_t k = (uint32_t)rng_below(&r, count);
+            bool done = true;
+            if (left) /* what it waits for may be started later by a rank that waits for us */
+                CHECK(ronda_test(open[k].request, &done) == RONDA_OK, "test");
+            if (!done)
+                continue;
+            if (!finish(comms[open[k].node], &open[k]))
+                return false;
+            open[k] = open[--count];
+        }
+    }
+    return true;
+}
+
+static bool split_all(const forest *f, ronda_comm *world, ronda_comm *comms[], uint32_t rank)
+{
+    comms[0] = world;
+    for (uint32_t n = 1; n < NODES; n++) {
+        const node *d = &f->nodes[n];
+        const place above = find_place(f, d->parent, rank), p = find_place(f, n, rank);
+        ronda_comm *parent = comms[d->parent];
+        comms[n] = NULL;
+        if (!parent)
+            continue;
+        if (!CHECK(ronda_split(parent, d->color[above.rank], d->key[above.rank], &comms[n]) ==
+                       RONDA_OK,
+                   "%s", ronda_last_error(parent)))
+            return false;
+        if (!CHECK((comms[n] != NULL) == (p.part >= 0) &&
+                       (!comms[n] ||
+                        (ronda_rank(comms[n]) == p.rank && ronda_size(comms[n]) == p.size)),
+                   "node %u: rank %u should be %u of %u", n, rank, p.rank, p.size))
+            return false;
+    }
+    return true;
+}
+
+static void run_forest(const forest *f, ronda_comm *world, uint32_t rank)
+{
+    ronda_comm *comms[NODES];
+    rng r = {f->seed + rank};
+    if (!split_all(f, world, comms, rank) || !run_calls(f, comms, rank)) {
+        ronda_abort(world, "a result was wrong");
+        return;
+    }
+    for (uint32_t left = NODES; left; left--) { /* in any order, the world among them */
+        const uint32_t k = (uint32_t)rng_below(&r, left);
+        CHECK(ronda_close(comms[k]) == RONDA_OK, "close");
+        comms[k] = comms[left - 1];
+    }
+}
+
+static void run_thread(void *context, uint32_t rank)
+{
+    const forest *f = context;
+    run_forest(f, f->worlds[rank], rank);
+}
+
+TEST(random_splits_of_threads)
+{
+    rng r = rng_start();
+    test_deadline(200);
+    for (uint32_t i = 0; i < (test_sanitized() ? 15 : 100) && !test_failed(); i++) {
+        static forest f;
+        draw_forest(&r, &f, 1 + (uint32_t)rng_below(&r, i % 4 ? 6 : MOST));
+        if (!world_open(f.size, NULL, f.worlds))
+            return;
+        run_ranks(f.size, run_thread, &f);
+    }
+}
+
+static int run_process(job *j, uint32_t rank)
+{
+    ronda_comm *comm = job_join(j, rank);
+    if (!comm)
+        return 1;
+    run_forest(j->context, comm, rank);
+    return 0;
+}
+
+static void run_job(uint32_t size, int (*body)(job *j, uint32_t rank), const void *context)
+{
+    job j = job_open(size, body, context);
+    job_start(&j);
+    job_wait(&j, 60);
+    for (uint32_t r = 0; r < size; r++)
+        CHECK(j.status[r] == 0, "rank %u ended with 0x%x", r, (unsigned)j.status[r]);
+    job_close(&j);
+}
+
+TEST(random_splits_of_processes)
+{
+    rng r = rng_start();
+    test_deadline(200);
+    for (uint32_t i = 0; i < (test_sanitized() ? 5 : 20) && !test_failed(); i++) {
+        static forest f;
+        draw_forest(&r, &f, 1 + (uint32_t)rng_below(&r, i % 4 ? 5 : 9));
+        run_job(f.size, run_process, &f);
+    }
+}
+
+/* --- progress --- */
+
+/* Rank 0 waits on a part while ranks 1 and 2 need it for a call of the world that it has only started. */
+static void run_crossing(void *context, uint32_t rank)
+{
+    ronda_comm *world = ((ronda_comm **)context)[rank], *pair = NULL;
+    static uint32_t data[3][100000];
+    ronda_request *request;
+    ronda_set_timeout(world, 10000000000);
+    CHECK(ronda_split(world, rank < 2 ? 0 : -1, 0, &pair) == RONDA_OK, "%s",
+          ronda_last_error(world));
+    for (uint32_t i = 0; i < 100000; i++)
+        data[rank][i] = rank + i;
+    CHECK(ronda_iallreduce(world, data[rank], data[rank], 100000, RONDA_U32, RONDA_SUM, &request) ==
+              RONDA_OK,
+          "%s", ronda_last_error(world));
+    if (rank == 0)
+        CHECK(ronda_barrier(pair) == RONDA_OK, "%s", ronda_last_error(pair));
+    CHECK(ronda_wait(request) == RONDA_OK, "%s", ronda_last_error(world));
+    if (rank == 1)
+        CHECK(ronda_barrier(pair) == RONDA_OK, "%s", ronda_last_error(pair));
+    for (uint32_t i = 0; i < 100000; i++)
+        if (!CHECK(data[rank][i] == 3 + 3 * i, "element %u is %u", i, data[rank][i]))
+            break;
+    CHECK(ronda_close(pair) == RONDA_OK, "close");
+}
+
+TEST(waiting_for_one_moves_the_others)
+{
+    ronda_comm *comms[3];
+    if (!world_open(3, "allreduce=ring", comms))
+        return;
+    run_ranks(3, run_crossing, comms);
+    world_close(3, comms);
+}
+
+/* --- failure --- */
+
+/* Rank 3 dies, closes its part, or aborts the world; parts {0 1} and {2 3}. */
+typedef struct {
+    int deed;
+    ronda_comm *worlds[4];
+} failing;
+
+static void fail_part(const failing *s, ronda_comm *world, uint32_t rank)
+{
+    ronda_comm *part = NULL;
+    uint32_t word = rank;
+    ronda_set_timeout(world, 10000000000);
+    CHECK(ronda_split(world, (int)rank / 2, 0, &part) == RONDA_OK, "%s", ronda_last_error(world));
+    CHECK(ronda_allreduce(part, &word, &word, 1, RONDA_U32, RONDA_SUM) == RONDA_OK &&
+              word == (rank < 2 ? 1 : 5),
+          "%s", ronda_last_error(part));
+    CHECK(ronda_barrier(world) == RONDA_OK, "%s", ronda_last_error(world));
+    if (rank == 3) {
+        sleep_ms(100); /* the others are out of the barrier */
+        if (s->deed == 0) {
+            CHECK(ronda_close(part) == RONDA_OK, "close");
+            sleep_ms(300);
+            CHECK(ronda_barrier(world) == RONDA_OK, "%s", ronda_last_error(world));
+            return;
+        }
+        if (s->deed == 1)
+            ronda_abort(world, "enough");
+        else
+            _exit(0);
+    }
+    const double start = seconds_now();
+    ronda_status status = ronda_barrier(part);
+    if (s->deed == 0) {
+        CHECK(status == (rank < 2 ? RONDA_OK : RONDA_EPEER), "rank %u: %s", rank,
+              ronda_last_error(part));
+        CHECK(ronda_barrier(world) == RONDA_OK, "rank %u: %s", rank, ronda_last_error(world));
+    } else if (s->deed == 1) {
+        while (!status && seconds_now() < start + 5)
+            status = ronda_barrier(part);
+        CHECK(status == RONDA_EABORTED && strstr(ronda_last_error(part), "enough"), "rank %u: %s",
+              rank, ronda_last_error(part));
+    } else if (rank == 2) {
+        CHECK(status == RONDA_EPEER &&
+                  strstr(ronda_last_error(part), "rank 1 (rank 3 of the world, pid "),
+              "rank %u: %s", rank, ronda_last_error(part));
+        CHECK(seconds_now() - start < 3, "it took %.1f s", seconds_now() - start);
+    } else {
+        CHECK(status == RONDA_OK, "rank %u: %s", rank, ronda_last_error(part));
+        CHECK(ronda_barrier(world) == RONDA_EPEER, "rank %u: %s", rank, ronda_last_error(world));
+    }
+    CHECK(ronda_close(part) == RONDA_OK, "close");
+}
+
+static void run_failing(void *context, uint32_t rank)
+{
+    failing *s = context;
+    fail_part(s, s->worlds[rank], rank);
+}
+
+static int process_failing(job *j, uint32_t rank)
+{
+    ronda_comm *comm = job_join(j, rank);
+    if (!comm)
+        return 1;
+    fail_part(j->context, comm, rank);
+    CHECK(ronda_close(comm) == RONDA_OK, "close");
+    return 0;
+}
+
+TEST(a_part_fails_alone)
+{
+    for (int deed = 0; deed < 3; deed++) {
+        failing s = {.deed = deed};
+        if (deed < 2) {
+            if (!world_open(4, NULL, s.worlds))
+                return;
+            run_ranks(4, run_failing, &s);
+            world_close(4, s.worlds);
+        }
+        run_job(4, process_failing, &s);
+    }
+}
+
+/* --- memory --- */
+
+static long resident_kib(void)
+{
+    long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f && fscanf(f, "%*d %ld", &pages) != 1)
+        pages = 0;
+    if (f)
+        fclose(f);
+    return pages * 4;
+}
+
+/* A hundred communicators of all ranks, each used with small and larger calls; then closed and made again:
+ * nothing grows. */
+static int many_parts(job *j, uint32_t rank)
+{
+    enum { PARTS = 100 };
+    ronda_comm *world = job_join(j, rank), *parts[PARTS];
+    static float data[3000];
+    long first = 0, second = 0, before;
+    if (!world)
+        return 1;
+    for (int round = 0; round < 3; round++) {
+        before = resident_kib();
+        for (int i = 0; i < PARTS; i++) {
+            CHECK(ronda_split(world, 0, -(int)rank, &parts[i]) == RONDA_OK, "%s",
+                  ronda_last_error(world));
+            for (size_t count = 1; count <= 3000; count += 2999)
+                CHECK(ronda_allreduce(parts[i], data, data, count, RONDA_F32, RONDA_SUM) ==
+                          RONDA_OK,
+                      "%s", ronda_last_error(parts[i]));
+        }
+        if (round == 0)
+            first = resident_kib() - before;
+        second = resident_kib();
+        for (int i = 0; i < PARTS; i++)
+            CHECK(ronda_close(parts[i]) == RONDA_OK, "close");
+    }
+    CHECK(test_sanitized() || first < PARTS * 200, "%ld KiB for each", first / PARTS);
+    CHECK(test_sanitized() || second < before + PARTS * 200, "it grows: %ld KiB", second);
+    if (rank == 0)
+        j->shared->number[0] = (uint64_t)first / PARTS;
+    CHECK(ronda_close(world) == RONDA_OK, "close");
+    return 0;
+}
+
+TEST(a_hundred_parts)
+{
+    job j = job_open(4, many_parts, NULL);
+    job_start(&j);
+    job_wait(&j, 60);
+    for (uint32_t r = 0; r < 4; r++)
+        CHECK(j.status[r] == 0, "rank %u ended with 0x%x", r, (unsigned)j.status[r]);
+    printf("a part of 4 ranks takes %d KiB of each\n", (int)j.shared->number[0]);
+    job_close(&j);
+}
+
+/* --- misuse --- */
+
+TEST(splits_that_are_refused)
+{
+    ronda_comm *c, *part = NULL;
+    if (!world_open(1, NULL, &c))
+        return;
+    CHECK(ronda_split(NULL, 0, 0, &part) == RONDA_EINVAL &&
+              strstr(ronda_last_error(NULL), "comm is NULL"),
+          "%s", ronda_last_error(NULL));
+    CHECK(ronda_split(c, 0, 0, NULL) == RONDA_EINVAL && strstr(ronda_last_error(c), "out is NULL"),
+          "%s", ronda_last_error(c));
+    CHECK(ronda_split(c, -5, 0, &part) == RONDA_OK && !part, "%s", ronda_last_error(c));
+    CHECK(ronda_split(c, 0, 0, &part) == RONDA_OK && part, "%s", ronda_last_error(c));
+    CHECK(ronda_close(c) == RONDA_OK, "the world first");
+    CHECK(ronda_barrier(part) == RONDA_OK, "%s", ronda_last_error(part));
+    CHECK(ronda_close(part) == RONDA_OK, "then its part");
+}
