@@ -125,13 +125,13 @@ enum {
     RONDA_BARRIER
 };
 
-/** "No rank" in ronda_error. */
+/** Any rank or any tag, of a receive; "no rank" in ronda_error. */
 #define RONDA_ANY UINT32_MAX
 
 /** This rank's end of a group of ranks. */
 typedef struct ronda_comm ronda_comm;
 
-/** A collective under way. */
+/** A collective or a message under way. */
 typedef struct ronda_request ronda_request;
 
 /** A collective planned once, to be run often. */
@@ -371,6 +371,30 @@ RONDA_API ronda_status ronda_exscan(ronda_comm *comm, const void *send, void *re
 /** Wait until every rank has called it. */
 RONDA_API ronda_status ronda_barrier(ronda_comm *comm);
 
+/** A message that was received. */
+typedef struct {
+    uint32_t peer, tag; /**< who sent it, and with which tag */
+    size_t count;       /**< its elements */
+} ronda_message;
+
+/**
+ * Send `count` elements to rank `peer`, which may be this rank.  `tag` is any number but RONDA_ANY.  Returns
+ * when the buffer may be used again: a message of up to 16 KiB does so without waiting for its receiver,
+ * as long as that has room for messages that it has not asked for (1 MiB, 4096 of them); a longer one
+ * when it is received.  Messages never wait for collectives.  They are no collectives: only these two
+ * ranks take part, and order is kept only between messages of the same two ranks with the same tag.
+ */
+RONDA_API ronda_status ronda_send(ronda_comm *comm, const void *buf, size_t count, ronda_type type,
+                                  uint32_t peer, uint32_t tag);
+
+/**
+ * Receive a message of up to `capacity` elements from rank `peer` with this tag; RONDA_ANY: from any rank,
+ * with any tag.  *info (or NULL) tells what came.  If the message is longer, or of another type, that is
+ * RONDA_EINVAL, and the message stays for a receive that fits.
+ */
+RONDA_API ronda_status ronda_recv(ronda_comm *comm, void *buf, size_t capacity, ronda_type type,
+                                  uint32_t peer, uint32_t tag, ronda_message *info);
+
 /*
  * Calls that do not block.  Each collective has a form whose name begins with i: it starts the
  * collective and puts a request into *out, which is to be waited for exactly once.  Until then the
@@ -420,6 +444,12 @@ RONDA_API ronda_status ronda_iscan(ronda_comm *comm, const void *send, void *rec
 RONDA_API ronda_status ronda_iexscan(ronda_comm *comm, const void *send, void *recv, size_t count,
                                      ronda_type type, ronda_op op, ronda_request **out);
 RONDA_API ronda_status ronda_ibarrier(ronda_comm *comm, ronda_request **out);
+RONDA_API ronda_status ronda_isend(ronda_comm *comm, const void *buf, size_t count, ronda_type type,
+                                   uint32_t peer, uint32_t tag, ronda_request **out);
+/** `info` is filled by the wait. */
+RONDA_API ronda_status ronda_irecv(ronda_comm *comm, void *buf, size_t capacity, ronda_type type,
+                                   uint32_t peer, uint32_t tag, ronda_message *info,
+                                   ronda_request **out);
 
 /** Any collective, with every option.  Set struct_size to sizeof(ronda_call), kind, and what the
  *  collective has; what it has not is not looked at. */

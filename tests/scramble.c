@@ -249,6 +249,11 @@ static void scramble_enter(rd_link *l, const rd_record *record)
     rd_local.enter(inner_of(l), record);
 }
 
+static uint32_t scramble_letters(const rd_link *l)
+{
+    return rd_local.letters(inner_of(l));
+}
+
 static void scramble_pause(rd_link *l, uint64_t sequence)
 {
     rd_local.pause(inner_of(l), sequence);
@@ -338,6 +343,7 @@ static const rd_transport scramble = {.name = "scramble",
                                       .wait = scramble_wait,
                                       .enter = scramble_enter,
                                       .leave = scramble_leave,
+                                      .letters = scramble_letters,
                                       .pause = scramble_pause,
                                       .resume = scramble_resume,
                                       .await = scramble_await,

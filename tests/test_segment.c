@@ -167,7 +167,7 @@ static void scribble_board(rng *r, const target *t)
 
 static void scribble_line(rng *r, const target *t)
 {
-    rd_queue *q = &t->queues[rng_below(r, (uint64_t)t->size * t->size * RD_CHANNELS)];
+    rd_queue *q = &t->queues[rng_below(r, (uint64_t)t->size * t->size * rd_queues(RD_CHANNELS))];
     rd_line *l = &q->lines[rng_below(r, RD_QUEUE)];
     const uint64_t word = rng_below(r, 10);
     if (word < 8)
@@ -191,7 +191,9 @@ static void scribble(rng *r, const target *t, harm what)
         scribble_line(r, t);
         break;
     case COUNTERS:
-        set(r, &t->queues[rng_below(r, (uint64_t)t->size * t->size * RD_CHANNELS)].consumed, 4, 64);
+        set(r,
+            &t->queues[rng_below(r, (uint64_t)t->size * t->size * rd_queues(RD_CHANNELS))].consumed,
+            4, 64);
         break;
     case BYTES:
         t->mapping[t->shared_bytes + rng_below(r, t->limit - t->shared_bytes)] = (char)rng_next(r);

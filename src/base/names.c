@@ -157,7 +157,9 @@ void rd_record_text(const rd_record *r, char *text, size_t capacity)
                  r->root);
     if (r->kind != RONDA_ALLTOALLV) /* which has other counts on every rank */
         snprintf(count, sizeof count, " of %" PRIu64, r->count);
-    if (r->kind == RONDA_BARRIER)
+    if (!k->name)
+        snprintf(text, capacity, "a message with a tag");
+    else if (r->kind == RONDA_BARRIER)
         snprintf(text, capacity, "barrier #%" PRIu64, r->sequence);
     else
         snprintf(text, capacity, "%s #%" PRIu64 "%s %s%s%s%s", rd_kind_name(r->kind), r->sequence,

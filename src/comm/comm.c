@@ -177,21 +177,51 @@ ronda_status rd_comm_start(ronda_comm *c, const rd_call *call, rd_prepared *p, c
     return RONDA_OK;
 }
 
+ronda_status rd_comm_post(ronda_comm *c, const rd_posting *what, ronda_message *info,
+                          ronda_request **request)
+{
+    if (rd_engine_must_leave(c->engine, UINT64_MAX)) {
+        rd_engine_cause(c->engine, &c->error);
+        return fail_for_good(c);
+    }
+    ronda_request *r = take_request(c);
+    if (!r || rd_mail_post(c->engine, what, &r->letter)) {
+        if (r)
+            put_request(r);
+        c->error = (rd_error){.rank = c->rank};
+        return rd_fail(&c->error, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for a message",
+                       c->rank);
+    }
+    r->open = true;
+    r->prepared = NULL;
+    r->timeout_ns = 0;
+    r->info = info;
+    c->open_requests++;
+    *request = r;
+    return RONDA_OK;
+}
+
 bool rd_comm_test(ronda_request *r)
 {
-    return rd_engine_test(r->comm->engine, r->flight);
+    return r->letter ? rd_mail_test(r->comm->engine, r->letter)
+                     : rd_engine_test(r->comm->engine, r->flight);
 }
 
 ronda_status rd_comm_wait(ronda_request *r)
 {
     ronda_comm *c = r->comm;
-    const ronda_status status = rd_engine_wait(
-        c->engine, r->flight, r->timeout_ns ? r->timeout_ns : c->timeout_ns, &c->error);
+    const uint64_t timeout_ns = r->timeout_ns ? r->timeout_ns : c->timeout_ns;
+    const ronda_status status =
+        r->letter ? rd_mail_wait(c->engine, r->letter, timeout_ns, r->info, &c->error)
+                  : rd_engine_wait(c->engine, r->flight, timeout_ns, &c->error);
     rd_prepared_drop(r->prepared);
+    r->letter = NULL;
     r->open = false;
     c->open_requests--;
     put_request(r);
-    return status ? fail_for_good(c) : RONDA_OK;
+    if (!status || status == RONDA_EINVAL) /* a letter that does not fit stays */
+        return status;
+    return fail_for_good(c);
 }
 
 void rd_requests_free(ronda_comm *c)

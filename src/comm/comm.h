@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "comm/bootstrap.h"
-#include "engine/engine.h"
+#include "engine/mail.h"
 #include "plan/choose.h"
 
 typedef struct rd_prepared rd_prepared;
@@ -54,6 +54,8 @@ struct ronda_request {
     ronda_request *unused; /* the next of those that nobody has */
     bool open;
     rd_flight *flight;
+    rd_letter *letter; /* instead of a flight */
+    ronda_message *info;
     rd_prepared *prepared;
     uint64_t timeout_ns;
     uint8_t token[2]; /* of a barrier */
@@ -121,6 +123,9 @@ ronda_status rd_comm_start(ronda_comm *c, const rd_call *call, rd_prepared *p, c
                            void *out, ronda_request **request);
 ronda_status rd_comm_wait(ronda_request *r); /* it is over */
 bool rd_comm_test(ronda_request *r);         /* the wait will not wait */
+/* Letters */
+ronda_status rd_comm_post(ronda_comm *c, const rd_posting *what, ronda_message *info,
+                          ronda_request **request);
 void rd_requests_free(ronda_comm *c);
 
 /* submit.c: checks a call and runs it; request: NULL, or where to put it if it is not to block */

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/flight.h"
+#include "engine/mail.h"
 
 enum { QUICK = 64 }; /* idle rounds before the clock is looked at */
 enum { FIRST_TICK_NS = 1000000, LAST_TICK_NS = 250000000 };
@@ -65,6 +66,7 @@ static void free_engine(rd_engine *e)
         e->transport->free(e->link, e->channels[c].memory, e->channels[c].bytes);
         rd_free(e->channels[c].owed);
     }
+    rd_mail_free(e);
     free_flights(e, e->first);
     free_flights(e, e->unused);
     rd_free(e->ports);
@@ -95,7 +97,7 @@ ronda_status rd_engine_open(rd_link *link, rd_engine *kin, rd_engine **out)
         return RONDA_ENOMEM;
     e->link = link;
     e->transport = link->transport;
-    e->ports = rd_alloc(n * RD_CHANNELS * sizeof(rd_port *));
+    e->ports = rd_alloc(n * (RD_CHANNELS + 1) * sizeof(rd_port *));
     e->views = rd_alloc(n * sizeof *e->views);
     e->ins = rd_alloc((n + 1) * sizeof *e->ins);
     e->outs = rd_alloc((n + 1 + RD_MOST_OUTS) * sizeof *e->outs);
@@ -205,10 +207,14 @@ static void enter(rd_engine *e, const rd_record *record)
     e->transport->enter(e->link, record);
 }
 
-/* Back to the caller, with or without calls under way. */
-static void step_out(rd_engine *e)
+void rd_engine_step_in(rd_engine *e)
 {
-    if (e->first)
+    e->transport->resume(e->link, e->entered);
+}
+
+void rd_engine_step_out(rd_engine *e)
+{
+    if (e->first || rd_mail_busy(e))
         e->transport->pause(e->link, e->entered);
     else
         e->transport->leave(e->link, e->entered);
@@ -246,7 +252,7 @@ ronda_status rd_engine_start(rd_engine *e, const rd_job *job, rd_flight **out)
 {
     const ronda_status status = start(e, job, out);
     if (!status)
-        step_out(e);
+        rd_engine_step_out(e);
     return status;
 }
 
@@ -283,6 +289,7 @@ ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
     e->cause = *err;
     for (rd_flight *f = e->first; f; f = f->next)
         f->lost = f->lost || (!f->done && concerns(err, f->job.record.sequence));
+    rd_mail_lose(e);
     e->transport->leave(e->link, e->entered);
     e->transport->quiesce(e->link, rd_now_ns() + 60000000000u);
     return err->status;
@@ -382,6 +389,8 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
         e->transport->wait(e->link, hint, p->idle, 0);
         return RONDA_OK;
     }
+    if (what)
+        rd_mail_move(e); /* who walks straight does not look after letters by the way */
     const uint64_t now = rd_now_ns();
     if (!p->deadline_ns) {
         p->deadline_ns = rd_deadline_ns(p->timeout_ns);
@@ -423,7 +432,7 @@ static void forget(rd_engine *e, rd_flight *flight)
     if (c->user == flight)
         c->user = NULL;
     put_away(e, flight);
-    step_out(e);
+    rd_engine_step_out(e);
 }
 
 /* A rank that gave up while we were at it may have freed what it had lent us. */
@@ -471,7 +480,7 @@ static ronda_status wait_for(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd
             patience.idle = 0;
             continue;
         }
-        const bool alone = e->first == f && !f->next && !rd_kin_busy(e);
+        const bool alone = e->first == f && !f->next && !rd_mail_busy(e) && !rd_kin_busy(e);
         rd_engine_idle(e, &f->job.record, NULL, alone ? only_port(f) : NULL, &patience, err);
     }
     doubt(e, f);
@@ -517,14 +526,14 @@ bool rd_engine_test(rd_engine *e, rd_flight *f)
     if (!rd_engine_progress(e) && time_to_look(e))
         look_after(e, f);
     doubt(e, f);
-    step_out(e);
+    rd_engine_step_out(e);
     return f->done || f->lost;
 }
 
 ronda_status rd_engine_run(rd_engine *e, const rd_job *job, uint64_t timeout_ns, rd_error *err)
 {
     rd_channel *c = rd_channel_of(e, job);
-    if (job->plan->straight && !e->lanes_only && !e->first && !rd_kin_busy(e) &&
+    if (job->plan->straight && !e->lanes_only && !e->first && !rd_mail_busy(e) && !rd_kin_busy(e) &&
         (!job->plan->straight_lends || e->transport->lends_alloc) &&
         scratch_bytes(job->plan) <= c->bytes && rd_channel_paid(e, c)) {
         enter(e, &job->record);

@@ -79,6 +79,7 @@ struct rd_engine {
         *kin; /* the next in the ring of engines that one thread moves; itself: there is none */
     rd_flight *first; /* under way, oldest first */
     rd_flight *unused;
+    struct rd_mail *mail; /* NULL: no letter so far */
     bool lanes_only;
     bool urgent;    /* flights differ in priority */
     rd_error cause; /* why flights were lost */
@@ -88,7 +89,7 @@ struct rd_engine {
     uint32_t wrong;         /* 1 + a peer whose message does not fit, 0: none */
     bool mad;               /* it cannot even be a message */
     rd_record wronged;      /* the call that met it */
-    rd_port **ports;        /* [size][RD_CHANNELS], as they were asked for */
+    rd_port **ports;        /* [size][RD_CHANNELS + 1], as they were asked for */
     rd_view *views;         /* [size], for a fold_many */
     const void **ins;       /* [size + 1] */
     void **outs;            /* [size + 1] */
@@ -138,7 +139,9 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
                             rd_port *hint, rd_patience *patience, rd_error *err);
 /* Err is the cause; returns its status */
 ronda_status rd_engine_give_up(rd_engine *e, rd_error *err);
-void rd_engine_lose(rd_engine *e); /* the same, for what is found by the way */
+void rd_engine_step_in(rd_engine *e);  /* back to calls under way */
+void rd_engine_step_out(rd_engine *e); /* to the caller, with or without calls under way */
+void rd_engine_lose(rd_engine *e);     /* the same, for what is found by the way */
 
 /* trouble.c: what went wrong, in a sentence. */
 ronda_status rd_trouble_mismatch(rd_link *link, const rd_record *mine, uint32_t peer,
@@ -176,7 +179,7 @@ static inline void rd_put(void *to, const void *from, size_t bytes)
 /* The port to a peer, remembered. */
 static inline rd_port *rd_port_to(rd_engine *e, uint32_t peer, uint32_t channel)
 {
-    rd_port **port = &e->ports[peer * RD_CHANNELS + channel];
+    rd_port **port = &e->ports[peer * (RD_CHANNELS + 1) + channel];
     if (!*port)
         *port = e->transport->port(e->link, peer, channel);
     return *port;

@@ -3,6 +3,7 @@
  * Communicators that were split off each other have an engine each, in a ring.  Whoever waits for one of
  * them moves them all: what a peer waits for may be a call of another one. */
 #include "engine/flight.h"
+#include "engine/mail.h"
 
 rd_channel *rd_channel_of(rd_engine *e, const rd_job *job)
 {
@@ -104,7 +105,7 @@ static uint32_t move(rd_engine *e)
 bool rd_kin_busy(const rd_engine *e)
 {
     for (const rd_engine *k = e->kin; k != e; k = k->kin)
-        if (k->first)
+        if (k->first || rd_mail_busy(k))
             return true;
     return false;
 }
@@ -113,23 +114,23 @@ bool rd_kin_busy(const rd_engine *e)
 static uint32_t move_kin(rd_engine *k)
 {
     uint32_t ran = 0;
-    bool lost = k->wrong;
+    bool lost = k->wrong || (rd_mail_busy(k) && rd_engine_must_leave(k, UINT64_MAX));
     k->transport->resume(k->link, k->entered);
     for (const rd_flight *f = k->first; f && !lost; f = f->next)
         lost = !f->done && !f->lost && rd_engine_must_leave(k, f->job.record.sequence);
     if (lost)
         rd_engine_lose(k);
     else
-        ran = move(k);
-    k->transport->pause(k->link, k->entered);
+        ran = move(k) + rd_mail_move(k);
+    rd_engine_step_out(k);
     return ran;
 }
 
 uint32_t rd_engine_progress(rd_engine *e)
 {
-    uint32_t ran = move(e);
+    uint32_t ran = move(e) + rd_mail_move(e);
     for (rd_engine *k = e->kin; k != e; k = k->kin)
-        if (k->first)
+        if (k->first || rd_mail_busy(k))
             ran += move_kin(k);
     return ran;
 }

@@ -40,7 +40,8 @@ struct rd_port {
     _Atomic uint32_t *to_consumed, *from_consumed;
     rd_member *member;
     _Atomic uint32_t *peer_asleep;
-    uint32_t sent, acked, taken; /* lines */
+    _Atomic uint32_t *peer_letters; /* of the channel for letters; else NULL */
+    uint32_t sent, acked, taken;    /* lines */
     uint32_t peer;
     uint32_t messages;               /* sent: a message may take several lines */
     uint32_t last_line[RD_QUEUE];    /* of message m: [m % RD_QUEUE] */
@@ -251,7 +252,7 @@ void *rd_share_reserve(rd_port *p, uint64_t least, uint64_t *bytes)
 rd_port *rd_share_port(rd_link *l, uint32_t peer, uint32_t channel)
 {
     rd_member *m = rd_member_of(l);
-    const size_t channels = l->channels, at = (size_t)peer * channels + channel;
+    const size_t channels = rd_queues(l->channels), at = (size_t)peer * channels + channel;
     rd_port *p = &m->ports[at];
     if (p->member)
         return p;
@@ -263,9 +264,16 @@ rd_port *rd_share_port(rd_link *l, uint32_t peer, uint32_t channel)
                    .from_consumed = &from->consumed,
                    .member = m,
                    .peer_asleep = &m->whole->boards[rd_rank_in_whole(m, peer)].asleep,
+                   .peer_letters = channel == l->channels ? &m->boards[peer].letters : NULL,
                    .peer = peer,
                    .small_at = m->small_at + at * m->small_bytes};
     return p;
+}
+
+uint32_t rd_share_letters(const rd_link *l)
+{
+    const rd_member *m = rd_member_of((rd_link *)l);
+    return atomic_load_explicit(&m->boards[l->rank].letters, memory_order_acquire);
 }
 
 bool rd_share_can_send(rd_port *p)
@@ -286,6 +294,8 @@ static inline void publish(rd_port *p, rd_line *line, uint8_t kind, uint8_t len,
         p->last_line[p->messages++ % RD_QUEUE] = p->sent;
     atomic_store_explicit(&line->seq, ++p->sent, memory_order_release);
     rd_own(&p->to[p->sent % RD_QUEUE]);
+    if (p->peer_letters)
+        atomic_fetch_add(p->peer_letters, 1);
     wake_if_asleep(p);
 }
 
@@ -425,7 +435,7 @@ void rd_share_release(rd_port *p, uint64_t bytes)
 size_t rd_share_bytes(uint32_t size, uint32_t channels)
 {
     return sizeof(rd_share_head) + size * sizeof(rd_board) +
-           (size_t)size * size * channels * sizeof(rd_queue);
+           (size_t)size * size * rd_queues(channels) * sizeof(rd_queue);
 }
 
 static bool open_member(rd_member *m, const rd_transport *transport, void *mapping, uint32_t rank,
@@ -440,7 +450,7 @@ static bool open_member(rd_member *m, const rd_transport *transport, void *mappi
                         .channels = channels,
                         .alarm = &m->head->alarm};
     m->link.choices = m->head->choices;
-    m->ports_bytes = (size_t)size * channels * sizeof(rd_port);
+    m->ports_bytes = (size_t)size * rd_queues(channels) * sizeof(rd_port);
     m->ports = rd_map(m->ports_bytes);
     return m->ports != NULL;
 }

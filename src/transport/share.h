@@ -43,6 +43,7 @@ typedef struct {
     _Atomic uint32_t closed;
     _Atomic uint64_t heard_ns; /* when it last said whom it awaits */
     _Alignas(128) _Atomic uint32_t asleep;
+    _Atomic uint32_t letters; /* lines of letters that were sent to it */
     _Alignas(128) _Atomic uint64_t records[RD_RECORDS][8];
 } rd_board;
 
@@ -113,6 +114,11 @@ static inline rd_member *rd_member_of(rd_link *link)
 void rd_everyone_fence(const rd_member *m);
 void rd_wake_all(rd_member *m);
 
+/* Queues from one rank to another: one for each channel, and one for letters. */
+static inline size_t rd_queues(uint32_t channels)
+{
+    return (size_t)channels + 1;
+}
 size_t rd_share_bytes(uint32_t size, uint32_t channels); /* of head, boards and queues */
 enum { RD_PART_CHANNELS = 1 };                           /* of a part of a world */
 
@@ -138,6 +144,7 @@ void rd_arena_tidy(rd_ring *arena); /* forgets what peers have released */
 void rd_share_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t until_ns);
 void *rd_share_reserve(rd_port *p, uint64_t least, uint64_t *bytes);
 rd_port *rd_share_port(rd_link *l, uint32_t peer, uint32_t channel);
+uint32_t rd_share_letters(const rd_link *l);
 bool rd_share_can_send(rd_port *p);
 void rd_share_commit(rd_port *p, uint64_t bytes, uint64_t total, uint64_t mark);
 bool rd_share_share(rd_port *p, const rd_port *committed, uint64_t bytes, uint64_t total,
@@ -160,12 +167,12 @@ void rd_share_cause(rd_link *l, rd_error *out);
 void rd_share_quiesce(rd_link *l, uint64_t until_ns);
 
 #define RD_SHARE_SLOTS                                                                             \
-    .port = rd_share_port, .can_send = rd_share_can_send, .reserve = rd_share_reserve,             \
-    .commit = rd_share_commit, .share = rd_share_share, .lend = rd_share_lend,                     \
-    .give_back = rd_share_give_back, .sent = rd_share_sent, .home = rd_share_home,                 \
-    .peek = rd_share_peek, .release = rd_share_release, .wait = rd_share_wait,                     \
-    .enter = rd_share_enter, .leave = rd_share_leave, .pause = rd_share_pause,                     \
-    .resume = rd_share_resume, .await = rd_share_await, .record = rd_share_record,                 \
-    .abort = rd_share_abort, .cause = rd_share_cause
+    .port = rd_share_port, .letters = rd_share_letters, .can_send = rd_share_can_send,             \
+    .reserve = rd_share_reserve, .commit = rd_share_commit, .share = rd_share_share,               \
+    .lend = rd_share_lend, .give_back = rd_share_give_back, .sent = rd_share_sent,                 \
+    .home = rd_share_home, .peek = rd_share_peek, .release = rd_share_release,                     \
+    .wait = rd_share_wait, .enter = rd_share_enter, .leave = rd_share_leave,                       \
+    .pause = rd_share_pause, .resume = rd_share_resume, .await = rd_share_await,                   \
+    .record = rd_share_record, .abort = rd_share_abort, .cause = rd_share_cause
 
 #endif

@@ -87,7 +87,7 @@ static size_t small_at(uint32_t size)
 
 static size_t arenas_at(uint32_t size)
 {
-    return small_at(size) + (size_t)size * size * RD_CHANNELS * SMALL_RING;
+    return small_at(size) + (size_t)size * size * rd_queues(RD_CHANNELS) * SMALL_RING;
 }
 
 static size_t arena_bytes(uint32_t size)
@@ -340,7 +340,7 @@ enum { PART_RING = RD_SHORT_PIECE };
 static size_t part_bytes(uint32_t size)
 {
     return page(rd_share_bytes(size, RD_PART_CHANNELS)) +
-           (size_t)size * size * RD_PART_CHANNELS * PART_RING;
+           (size_t)size * size * rd_queues(RD_PART_CHANNELS) * PART_RING;
 }
 
 /* Those that all of their members have left. */
@@ -401,7 +401,7 @@ static ronda_status shm_join(rd_link *link, uint64_t handle, const uint32_t memb
     rd_member *m = &end->member;
     m->small_bytes = PART_RING;
     m->small_at = handle + page(rd_share_bytes(size, RD_PART_CHANNELS)) +
-                  (size_t)rank * size * RD_PART_CHANNELS * PART_RING;
+                  (size_t)rank * size * rd_queues(RD_PART_CHANNELS) * PART_RING;
     *out = &m->link;
     return RONDA_OK;
 }
@@ -528,8 +528,8 @@ static ronda_status open_memory(shm_link *s, const rd_shm_parts *parts, rd_error
     m->sleep = sleep_here;
     m->ring = ring;
     m->small_bytes = SMALL_RING;
-    m->small_at =
-        small_at(parts->size) + (size_t)parts->rank * parts->size * RD_CHANNELS * SMALL_RING;
+    m->small_at = small_at(parts->size) +
+                  (size_t)parts->rank * parts->size * rd_queues(RD_CHANNELS) * SMALL_RING;
     m->ring_of_all.bytes = arena_bytes(parts->size);
     m->ring_of_all.at = arenas_at(parts->size) + parts->rank * m->ring_of_all.bytes;
     /* Two ranks are quicker if they do not write where the peer has just read */

@@ -1,0 +1,181 @@
+/* letters.c: posting a letter, and waiting for it. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "engine/mail_box.h"
+
+static void append(rd_letter **list, rd_letter *l)
+{
+    while (*list)
+        list = &(*list)->next;
+    *list = l;
+}
+
+ronda_status rd_mail_post(rd_engine *e, const rd_posting *what, rd_letter **out)
+{
+    rd_letter *l = rd_mail_of(e) ? rd_alloc(sizeof *l) : NULL;
+    if (!l)
+        return RONDA_ENOMEM;
+    *l = (rd_letter){.what = *what, .from = RONDA_ANY};
+    l->bytes = what->count * ronda_type_size(what->type);
+    if (what->sends && !rd_mail_send(e, l)) {
+        rd_free(l);
+        return RONDA_ENOMEM;
+    }
+    append(what->sends ? &e->mail->sends : &e->mail->receives, l);
+    if (!what->sends)
+        rd_mail_look_in_store(e, l);
+    rd_mail_deliver_here(e);
+    e->mail->unread = true; /* what nobody wanted before may be wanted now */
+    rd_engine_step_in(e);
+    if (!rd_engine_must_leave(e, UINT64_MAX))
+        rd_engine_progress(e);
+    rd_engine_step_out(e);
+    *out = l;
+    return RONDA_OK;
+}
+
+void rd_mail_lose(rd_engine *e)
+{
+    rd_letter *lists[2] = {e->mail ? e->mail->sends : NULL, e->mail ? e->mail->receives : NULL};
+    for (int i = 0; i < 2; i++)
+        for (rd_letter *l = lists[i]; l; l = l->next)
+            l->lost = !l->done;
+    for (uint32_t r = 0; e->mail && r < e->link->size; r++) { /* nobody reads letters any more */
+        rd_box *b = &e->mail->boxes[r];
+        while (b->first) {
+            rd_parcel *p = b->first;
+            b->first = p->next;
+            rd_free(p);
+        }
+        b->last = &b->first;
+    }
+}
+
+bool rd_mail_test(rd_engine *e, rd_letter *l)
+{
+    if (l->done || l->lost)
+        return true;
+    rd_engine_step_in(e);
+    if (rd_engine_must_leave(e, UINT64_MAX) || e->wrong)
+        rd_engine_lose(e);
+    else
+        rd_engine_progress(e);
+    rd_engine_step_out(e);
+    return l->done || l->lost;
+}
+
+static void say_what(const rd_letter *l, char *text, size_t capacity)
+{
+    char tag[24] = "any tag", peer[24] = "any rank";
+    if (l->what.tag != RONDA_ANY)
+        snprintf(tag, sizeof tag, "tag %u", l->what.tag);
+    if (l->what.peer != RONDA_ANY)
+        snprintf(peer, sizeof peer, "rank %u", l->what.peer);
+    snprintf(text, capacity, "%s of %" PRIu64 " %s with %s %s %s", l->what.sends ? "send" : "recv",
+             l->what.count, rd_type_name(l->what.type), tag, l->what.sends ? "to" : "from", peer);
+}
+
+/* The peer will never come, or the time is over. */
+static ronda_status look(rd_engine *e, const rd_letter *l, rd_patience *p, uint64_t now,
+                         rd_error *err)
+{
+    const uint32_t n = e->link->size, me = e->link->rank;
+    const bool any = l->what.peer == RONDA_ANY;
+    uint32_t gone = 0;
+    char text[160];
+    err->rank = me;
+    for (uint32_t r = any ? 0 : l->what.peer; r < (any ? n : l->what.peer + 1); r++)
+        gone += r != me && e->transport->presence(e->link, r).closed;
+    say_what(l, text, sizeof text);
+    rd_engine_progress(e); /* it may have sent before it closed */
+    if (l->done || l->lost)
+        return RONDA_OK;
+    if (gone && gone == (any ? n - 1 : 1))
+        return rd_fail(err, RONDA_EPEER, l->what.peer, "rank %u: %s: %s closed", me, text,
+                       any ? "all others have" : "it has");
+    if (now < p->deadline_ns)
+        return RONDA_OK;
+    const bool full = e->mail->store_letters == RD_STORE_LETTERS ||
+                      e->mail->store_bytes + RD_SHORT_LETTER > RD_STORE_BYTES;
+    return rd_fail(err, RONDA_ETIMEOUT, l->what.peer, "rank %u: %s timed out after %.3g s%s", me,
+                   text, (double)p->timeout_ns / 1e9,
+                   !l->what.sends && full
+                       ? "; its store is full of letters that nobody has asked for"
+                   : l->what.sends ? "; nobody has asked for it"
+                                   : "");
+}
+
+static void idle(rd_engine *e, const rd_letter *l, rd_patience *p, rd_error *err)
+{
+    enum { QUICK = 64, TICK_NS = 10000000 };
+    if (e->wrong || rd_engine_must_leave(e, UINT64_MAX)) {
+        rd_engine_lose(e);
+        return;
+    }
+    const uint64_t now = p->idle++ < QUICK ? 0 : rd_now_ns();
+    if (now && !p->deadline_ns)
+        p->deadline_ns = rd_deadline_ns(p->timeout_ns);
+    const uint32_t goodbyes = atomic_load(e->link->goodbyes);
+    if (now && (now >= p->look_ns || goodbyes != p->goodbyes)) {
+        p->goodbyes = goodbyes;
+        p->look_ns = now + TICK_NS;
+        if (look(e, l, p, now, err))
+            rd_engine_give_up(e, err);
+        e->transport->await(e->link, l->what.peer);
+    }
+    e->transport->wait(e->link, NULL, p->idle,
+                       p->look_ns < p->deadline_ns ? p->look_ns : p->deadline_ns);
+}
+
+static void remove_letter(rd_letter **list, const rd_letter *l)
+{
+    while (*list && *list != l)
+        list = &(*list)->next;
+    if (*list)
+        *list = l->next;
+}
+
+ronda_status rd_mail_wait(rd_engine *e, rd_letter *l, uint64_t timeout_ns, ronda_message *info,
+                          rd_error *err)
+{
+    rd_patience patience = {.timeout_ns = timeout_ns};
+    rd_engine_step_in(e);
+    while (!l->done && !l->lost) {
+        if (rd_engine_progress(e))
+            patience.idle = 0;
+        else
+            idle(e, l, &patience, err);
+    }
+    ronda_status status = l->lost ? e->cause.status : l->refused;
+    if (l->lost)
+        *err = e->cause;
+    else if (l->refused)
+        *err = (rd_error){.rank = e->link->rank};
+    if (!l->lost && l->refused)
+        rd_fail(err, l->refused, l->got.peer, "%s", l->why);
+    else if (!l->lost && info)
+        *info = l->got;
+    remove_letter(l->what.sends ? &e->mail->sends : &e->mail->receives, l);
+    rd_free(l);
+    rd_engine_step_out(e);
+    return status;
+}
+
+void rd_mail_free(rd_engine *e)
+{
+    rd_mail *m = e->mail;
+    if (!m)
+        return;
+    rd_mail_lose(e);
+    rd_mail_clear_store(m);
+    for (rd_letter *lists[2] = {m->sends, m->receives}, **l = lists; l < lists + 2; l++)
+        while (*l) {
+            rd_letter *next = (*l)->next;
+            rd_free(*l);
+            *l = next;
+        }
+    rd_free(m);
+}

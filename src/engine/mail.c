@@ -1,0 +1,410 @@
+/* mail.c: how letters travel.  Per peer a list of what is to be sent, in order, and what is being read. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/mail_box.h"
+
+enum { SHORT = 1, OFFER, PLEASE, GOODS };
+
+/* A mark is the kind, the type, and a tag or a number. */
+static uint64_t mark_of(uint64_t kind, ronda_type type, uint32_t tag)
+{
+    return kind << 56 | (uint64_t)type << 32 | tag;
+}
+
+rd_mail *rd_mail_of(rd_engine *e)
+{
+    const uint32_t n = e->link->size;
+    if (e->mail)
+        return e->mail;
+    e->mail = rd_alloc(sizeof *e->mail + n * sizeof *e->mail->boxes);
+    for (uint32_t r = 0; e->mail && r < n; r++)
+        e->mail->boxes[r].last = &e->mail->boxes[r].first;
+    if (e->mail)
+        e->mail->unread = true;
+    return e->mail;
+}
+
+static rd_port *port_to(rd_engine *e, uint32_t peer)
+{
+    rd_box *b = &e->mail->boxes[peer];
+    if (!b->port)
+        b->port = rd_port_to(e, peer, e->link->channels);
+    return b->port;
+}
+
+/* --- sending --- */
+
+static bool add_parcel(rd_engine *e, uint32_t peer, uint64_t mark, const char *data, uint64_t bytes,
+                       rd_letter *letter)
+{
+    rd_box *b = &e->mail->boxes[peer];
+    rd_parcel *p = rd_alloc(sizeof *p);
+    if (!p)
+        return false;
+    *p = (rd_parcel){.mark = mark, .bytes = bytes, .data = data, .letter = letter};
+    *b->last = p;
+    b->last = &p->next;
+    return true;
+}
+
+/* What the parcel itself carries. */
+static bool add_words(rd_engine *e, uint32_t peer, uint64_t mark, uint64_t first, uint64_t second)
+{
+    rd_box *b = &e->mail->boxes[peer];
+    rd_parcel **at = b->last;
+    if (!add_parcel(e, peer, mark, NULL, mark >> 56 == OFFER ? 16 : 8, NULL))
+        return false;
+    (*at)->words[0] = first;
+    (*at)->words[1] = second;
+    (*at)->data = (const char *)(*at)->words;
+    return true;
+}
+
+/* As much of a parcel as there is room for; true: all of it. */
+static bool push_one(rd_engine *e, uint32_t peer, rd_parcel *p)
+{
+    rd_port *port = port_to(e, peer);
+    const rd_transport *t = e->transport;
+    if (p->bytes > RD_INLINE && !p->taken && t->lends(e->link, p->data, p->bytes)) {
+        if (!t->can_send(port))
+            return false;
+        t->lend(port, &(rd_loan){.data = p->data, .bytes = p->bytes, .mark = p->mark});
+        p->letter->lent = true;
+        p->letter->message = t->sent(port) - 1;
+        return true;
+    }
+    do {
+        uint64_t bytes = p->bytes - p->taken;
+        void *slot = t->reserve(port, p->bytes <= RD_INLINE ? bytes : 0, &bytes);
+        if (!slot)
+            return false;
+        rd_put(slot, p->data + p->taken, bytes);
+        t->commit(port, bytes, p->bytes, p->mark);
+        p->taken += bytes;
+    } while (p->taken < p->bytes);
+    return true;
+}
+
+static uint32_t push(rd_engine *e, uint32_t peer)
+{
+    rd_box *b = &e->mail->boxes[peer];
+    uint32_t ran = 0;
+    while (b->first && push_one(e, peer, b->first)) {
+        rd_parcel *p = b->first;
+        if (p->letter && !p->letter->lent)
+            p->letter->done = true;
+        b->first = p->next;
+        if (!b->first)
+            b->last = &b->first;
+        rd_free(p);
+        ran++;
+    }
+    return ran;
+}
+
+bool rd_mail_send(rd_engine *e, rd_letter *l)
+{
+    const rd_posting *w = &l->what;
+    if (w->peer == e->link->rank)
+        return true;
+    if (l->bytes <= RD_SHORT_LETTER)
+        return add_parcel(e, w->peer, mark_of(SHORT, w->type, w->tag), w->data, l->bytes, l);
+    l->number = ++e->mail->numbers;
+    return add_words(e, w->peer, mark_of(OFFER, w->type, w->tag), l->bytes, l->number);
+}
+
+/* --- asking --- */
+
+static bool asks_for(const rd_letter *l, uint32_t peer, uint32_t tag)
+{
+    return !l->done && !l->lost && l->from == RONDA_ANY &&
+           (l->what.peer == RONDA_ANY || l->what.peer == peer) &&
+           (l->what.tag == RONDA_ANY || l->what.tag == tag);
+}
+
+/* Whether what is there can be taken; if not, the receive is over, and what is there stays. */
+static bool fits(rd_engine *e, rd_letter *l, uint32_t peer, uint32_t tag, ronda_type type,
+                 uint64_t bytes)
+{
+    const uint64_t width = ronda_type_size(l->what.type);
+    if (type == l->what.type && bytes <= l->bytes)
+        return true;
+    l->refused = RONDA_EINVAL;
+    if (type != l->what.type)
+        snprintf(l->why, sizeof l->why,
+                 "rank %u: recv: rank %u's message with tag %u is of %s, not of %s", e->link->rank,
+                 peer, tag, rd_type_name(type), rd_type_name(l->what.type));
+    else
+        snprintf(l->why, sizeof l->why,
+                 "rank %u: recv: rank %u's message with tag %u has %" PRIu64
+                 " elements, and there is room for %" PRIu64,
+                 e->link->rank, peer, tag, bytes / width, l->what.count);
+    l->done = true;
+    return false;
+}
+
+static rd_letter *who_asks(rd_engine *e, uint32_t peer, uint32_t tag, ronda_type type,
+                           uint64_t bytes)
+{
+    for (rd_letter *l = e->mail->receives; l; l = l->next)
+        if (asks_for(l, peer, tag) && fits(e, l, peer, tag, type, bytes)) {
+            l->got = (ronda_message){peer, tag, bytes / ronda_type_size(l->what.type)};
+            return l;
+        }
+    return NULL;
+}
+
+static bool ask(rd_engine *e, rd_letter *l, uint32_t peer, uint32_t number)
+{
+    if (!add_words(e, peer, mark_of(PLEASE, 0, 0), number, 0))
+        return false;
+    l->from = peer;
+    l->number = number;
+    return true;
+}
+
+/* --- the store --- */
+
+static rd_stored *store_one(rd_engine *e, uint32_t peer, uint32_t tag, ronda_type type, bool offer,
+                            uint64_t bytes)
+{
+    rd_mail *m = e->mail;
+    const uint64_t keeps = offer ? 0 : bytes;
+    if (m->store_letters == RD_STORE_LETTERS || keeps > RD_STORE_BYTES - m->store_bytes)
+        return NULL;
+    rd_stored *s = rd_alloc(sizeof *s), **at = &m->store;
+    char *data = keeps ? rd_alloc(keeps) : NULL;
+    if (!s || (keeps && !data)) {
+        rd_free(s);
+        rd_free(data);
+        return NULL;
+    }
+    *s = (rd_stored){.peer = peer, .tag = tag, .type = type, .offer = offer, .bytes = bytes};
+    s->data = data;
+    m->store_letters++;
+    m->store_bytes += keeps;
+    while (*at)
+        at = &(*at)->next;
+    *at = s;
+    return s;
+}
+
+static void discard(rd_mail *m, rd_stored **at)
+{
+    rd_stored *s = *at;
+    *at = s->next;
+    m->store_letters--;
+    m->store_bytes -= s->offer ? 0 : s->bytes;
+    rd_free(s->data);
+    rd_free(s);
+}
+
+void rd_mail_look_in_store(rd_engine *e, rd_letter *l)
+{
+    for (rd_stored **at = &e->mail->store, *s; (s = *at) && !l->done; at = &s->next) {
+        if (!asks_for(l, s->peer, s->tag) || !s->whole ||
+            !fits(e, l, s->peer, s->tag, s->type, s->bytes))
+            continue;
+        l->got = (ronda_message){s->peer, s->tag, s->bytes / ronda_type_size(s->type)};
+        if (s->offer && !ask(e, l, s->peer, s->number))
+            return; /* later, when there is memory */
+        if (!s->offer && s->bytes)
+            memcpy(l->what.data, s->data, s->bytes);
+        l->done = !s->offer;
+        discard(e->mail, at);
+        return;
+    }
+}
+
+void rd_mail_clear_store(rd_mail *m)
+{
+    while (m->store)
+        discard(m, &m->store);
+}
+
+/* --- reading --- */
+
+static rd_letter *with_number(rd_letter *list, uint32_t number, uint32_t peer, bool sends)
+{
+    for (rd_letter *l = list; l; l = l->next)
+        if (l->number == number && !l->done && !l->lost &&
+            (sends ? l->what.peer == peer : l->from == peer))
+            return l;
+    return NULL;
+}
+
+/* A message that says something about a letter: true if that made sense and was dealt with, or will be
+ * later (*later). */
+static bool heed(rd_engine *e, uint32_t peer, const rd_view *v, bool *later)
+{
+    uint64_t words[2] = {0};
+    const uint64_t kind = v->mark >> 56;
+    const uint32_t tag = (uint32_t)v->mark;
+    const ronda_type type = (ronda_type)(v->mark >> 32 & 0xff);
+    if (v->total != (kind == OFFER ? 16 : 8) || v->bytes != v->total)
+        return false;
+    memcpy(words, v->data, v->bytes);
+    const uint32_t number = (uint32_t)(kind == OFFER ? words[1] : words[0]);
+    if (kind == PLEASE) {
+        rd_letter *l = with_number(e->mail->sends, number, peer, true);
+        *later = l && !add_parcel(e, peer, mark_of(GOODS, 0, number), l->what.data, l->bytes, l);
+        return l != NULL;
+    }
+    if (!ronda_type_size(type))
+        return false;
+    rd_letter *l = who_asks(e, peer, tag, type, words[0]);
+    if (l) {
+        *later = !ask(e, l, peer, number);
+        return true;
+    }
+    rd_stored *s = store_one(e, peer, tag, type, true, words[0]);
+    *later = !s;
+    if (s) {
+        s->number = number;
+        s->whole = true;
+    }
+    return true;
+}
+
+/* Finds a place for a message with bytes. */
+static bool find_place(rd_engine *e, uint32_t peer, const rd_view *v, bool *later)
+{
+    rd_box *b = &e->mail->boxes[peer];
+    const uint32_t tag = (uint32_t)v->mark;
+    const ronda_type type = (ronda_type)(v->mark >> 32 & 0xff);
+    b->into = NULL;
+    b->keep = NULL;
+    b->read = 0;
+    if (v->mark >> 56 == GOODS) {
+        b->into = with_number(e->mail->receives, tag, peer, false);
+        return b->into && v->total <= b->into->bytes;
+    }
+    if (v->mark >> 56 != SHORT || !ronda_type_size(type) || v->total > RD_SHORT_LETTER)
+        return false;
+    b->into = who_asks(e, peer, tag, type, v->total);
+    if (b->into)
+        b->into->from = peer; /* it is taken */
+    else
+        b->keep = store_one(e, peer, tag, type, false, v->total);
+    *later = !b->into && !b->keep;
+    return true;
+}
+
+static void finish_reading(rd_engine *e, rd_box *b)
+{
+    b->reading = false;
+    if (b->into)
+        b->into->done = true;
+    if (!b->keep)
+        return;
+    b->keep->whole = true; /* somebody may have asked for it meanwhile */
+    for (rd_letter *l = e->mail->receives; l; l = l->next)
+        if (!l->done && !l->lost && l->from == RONDA_ANY)
+            rd_mail_look_in_store(e, l);
+}
+
+/* What has come from a peer; what makes no sense is for the engine to say. */
+static uint32_t pull(rd_engine *e, uint32_t peer)
+{
+    rd_box *b = &e->mail->boxes[peer];
+    rd_port *port = port_to(e, peer);
+    uint32_t ran = 0;
+    rd_view v;
+    for (; e->transport->peek(port, &v); ran++) {
+        const uint64_t kind = v.mark >> 56;
+        bool later = false, sound = v.total != UINT64_MAX && v.data;
+        if (sound && !b->reading) {
+            sound = kind == OFFER || kind == PLEASE ? heed(e, peer, &v, &later)
+                                                    : find_place(e, peer, &v, &later);
+            b->reading = sound && !later && (kind == SHORT || kind == GOODS);
+        }
+        if (sound && later) {
+            e->mail->unread = true;
+            return ran;
+        }
+        if (!sound || (b->reading && v.bytes > v.total - b->read)) {
+            e->wrong = peer + 1;
+            e->mad = true;
+            e->wronged = (rd_record){.sequence = e->entered};
+            return ran;
+        }
+        if (b->reading && v.bytes)
+            rd_move((b->into ? (char *)b->into->what.data : b->keep->data) + b->read, v.data,
+                    v.bytes);
+        b->read += v.bytes;
+        e->transport->release(port, v.bytes);
+        if (b->reading && b->read == v.total)
+            finish_reading(e, b);
+    }
+    return ran;
+}
+
+/* --- moving --- */
+
+static uint32_t come_home(rd_engine *e)
+{
+    uint32_t ran = 0;
+    for (rd_letter *l = e->mail->sends; l; l = l->next)
+        if (l->lent && !l->done && e->transport->home(port_to(e, l->what.peer), l->message)) {
+            l->done = true;
+            ran++;
+        }
+    return ran;
+}
+
+uint32_t rd_mail_move(rd_engine *e)
+{
+    const uint32_t letters = e->transport->letters(e->link);
+    uint32_t ran = 0;
+    if (!e->mail && (!letters || !rd_mail_of(e)))
+        return 0;
+    rd_mail *m = e->mail;
+    if (letters != m->seen || m->unread) {
+        m->seen = letters;
+        m->unread = false;
+        for (uint32_t r = 0; r < e->link->size && !e->wrong; r++)
+            ran += r == e->link->rank ? 0 : pull(e, r);
+    }
+    for (uint32_t r = 0; r < e->link->size; r++)
+        if (m->boxes[r].first)
+            ran += push(e, r);
+    return ran + come_home(e);
+}
+
+bool rd_mail_busy(const rd_engine *e)
+{
+    return e->mail && (e->mail->sends || e->mail->receives);
+}
+
+/* --- a rank that writes to itself --- */
+
+/* What is asked for is copied; else it is kept, if it is short. */
+static void deliver_here(rd_engine *e, rd_letter *l)
+{
+    rd_letter *to = who_asks(e, l->what.peer, l->what.tag, l->what.type, l->bytes);
+    rd_stored *keep = to || l->bytes > RD_SHORT_LETTER
+                          ? NULL
+                          : store_one(e, l->what.peer, l->what.tag, l->what.type, false, l->bytes);
+    if (!to && !keep)
+        return;
+    if (l->bytes)
+        memcpy(to ? to->what.data : keep->data, l->what.data, l->bytes);
+    if (to)
+        to->done = true;
+    else
+        keep->whole = true;
+    l->done = true;
+}
+
+void rd_mail_deliver_here(rd_engine *e)
+{
+    bool waits = false; /* letters keep their order */
+    for (rd_letter *l = e->mail->sends; l && !waits; l = l->next)
+        if (l->what.peer == e->link->rank && !l->done && !l->lost) {
+            deliver_here(e, l);
+            waits = !l->done;
+        }
+}

@@ -1,0 +1,395 @@
+/* test_messages.c: sends and receives between two ranks.
+ *
+ * Random messages of all lengths and tags, received in another order than sent, by name or by RONDA_ANY,
+ * with collectives in between, as threads and as processes; then limits, misuse and failure. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "calls.h"
+#include "processes.h"
+
+enum { MOST = 7, MESSAGES = 60 };
+
+typedef struct {
+    uint32_t from, to, tag;
+    size_t count; /* of u32 */
+} message;
+
+typedef struct {
+    uint32_t size, count;
+    message messages[MESSAGES];
+    uint64_t seed;
+    bool any; /* receives ask for anything */
+    ronda_comm *comms[MOST];
+} exchange;
+
+static void draw_exchange(rng *r, exchange *x, uint32_t size)
+{
+    x->size = size;
+    x->count = MESSAGES;
+    x->seed = rng_next(r);
+    x->any = rng_below(r, 2);
+    for (uint32_t i = 0; i < MESSAGES; i++)
+        x->messages[i] = (message){.from = (uint32_t)rng_below(r, size),
+                                   .to = (uint32_t)rng_below(r, size),
+                                   .tag = (uint32_t)rng_below(r, 3) * 1000003,
+                                   .count = rng_below(r, 4)   ? rng_below(r, 30)
+                                            : rng_below(r, 3) ? rng_below(r, 6000)
+                                                              : rng_below(r, 200000)};
+}
+
+/* Element k of message i: the first one tells which message it is. */
+static uint32_t word(const exchange *x, uint32_t i, size_t k)
+{
+    return k == 0 ? i : (uint32_t)((x->seed + i * 7919) * (2 * k + 1) >> 13);
+}
+
+static void fill(const exchange *x, uint32_t i, uint32_t *to)
+{
+    for (size_t k = 0; k < x->messages[i].count; k++)
+        to[k] = word(x, i, k);
+}
+
+/* Of messages alike the first that has not been received must come first. */
+static bool check_message(const exchange *x, uint32_t rank, const ronda_message *info,
+                          const uint32_t *got, bool received[])
+{
+    uint32_t i = 0;
+    while (i < x->count && (received[i] || x->messages[i].to != rank ||
+                            x->messages[i].from != info->peer || x->messages[i].tag != info->tag))
+        i++;
+    if (!CHECK(i < x->count, "rank %u: a message of rank %u, tag %u, that nobody sent", rank,
+               info->peer, info->tag))
+        return false;
+    received[i] = true;
+    if (!CHECK(info->count == x->messages[i].count, "message %u has %zu elements, not %zu", i,
+               info->count, x->messages[i].count))
+        return false;
+    for (size_t k = 0; k < info->count; k++)
+        if (!CHECK(got[k] == word(x, i, k), "message %u, element %zu of %zu", i, k, info->count))
+            return false;
+    return true;
+}
+
+typedef struct {
+    ronda_request *request;
+    ronda_message info;
+    uint32_t *data;
+} under_way;
+
+static bool post_receive(const exchange *x, ronda_comm *comm, const message *m, under_way *u)
+{
+    u->data = malloc(200000 * 4); /* room for whatever comes */
+    return CHECK(ronda_irecv(comm, u->data, 200000, RONDA_U32, x->any ? RONDA_ANY : m->from,
+                             x->any ? RONDA_ANY : m->tag, &u->info, &u->request) == RONDA_OK,
+                 "%s", ronda_last_error(comm));
+}
+
+static bool run_exchange(const exchange *x, ronda_comm *comm, uint32_t rank)
+{
+    rng r = {x->seed + rank * 31};
+    under_way sends[MESSAGES], receives[MESSAGES];
+    uint32_t order[MESSAGES], sent = 0, expected = 0, posted = 0;
+    bool received[MESSAGES] = {false};
+    for (uint32_t i = 0; i < x->count; i++)
+        if (x->messages[i].to == rank) { /* in any order */
+            const uint32_t at = (uint32_t)rng_below(&r, expected + 1);
+            memmove(&order[at + 1], &order[at], (expected - at) * sizeof *order);
+            order[at] = i;
+            expected++;
+        }
+    for (uint32_t i = 0; i < x->count || posted < expected;) {
+        if (i < x->count && x->messages[i].from != rank) {
+            i++;
+        } else if (i < x->count && rng_below(&r, 2)) {
+            const message *m = &x->messages[i];
+            under_way *u = &sends[sent++];
+            u->data = malloc(m->count * 4 + 1);
+            fill(x, i++, u->data);
+            if (!CHECK(ronda_isend(comm, u->data, m->count, RONDA_U32, m->to, m->tag,
+                                   &u->request) == RONDA_OK,
+                       "%s", ronda_last_error(comm)))
+                return false;
+        } else if (posted < expected) {
+            if (!post_receive(x, comm, &x->messages[order[posted]], &receives[posted]))
+                return false;
+            posted++;
+        }
+    }
+    uint32_t one = 1, all = 0; /* a collective among them */
+    CHECK(ronda_allreduce(comm, &one, &all, 1, RONDA_U32, RONDA_SUM) == RONDA_OK && all == x->size,
+          "%s", ronda_last_error(comm));
+    /* receives were matched in the order in which they were posted */
+    for (uint32_t i = 0; i < expected; i++) {
+        if (!CHECK(ronda_wait(receives[i].request) == RONDA_OK, "%s", ronda_last_error(comm)))
+            return false;
+    }
+    for (uint32_t i = 0; i < expected; i++) {
+        if (!check_message(x, rank, &receives[i].info, receives[i].data, received))
+            return false;
+        free(receives[i].data);
+    }
+    for (uint32_t i = 0; i < sent; i++) {
+        CHECK(ronda_wait(sends[i].request) == RONDA_OK, "%s", ronda_last_error(comm));
+        free(sends[i].data);
+    }
+    return true;
+}
+
+static void run_thread(void *context, uint32_t rank)
+{
+    const exchange *x = context;
+    if (!run_exchange(x, x->comms[rank], rank))
+        ronda_abort(x->comms[rank], "a message was wrong");
+}
+
+TEST(random_messages_of_threads)
+{
+    rng r = rng_start();
+    test_deadline(200);
+    for (uint32_t i = 0; i < (test_sanitized() ? 20 : 100) && !test_failed(); i++) {
+        static exchange x;
+        draw_exchange(&r, &x, 1 + (uint32_t)rng_below(&r, MOST));
+        if (!world_open(x.size, NULL, x.comms))
+            return;
+        run_ranks(x.size, run_thread, &x);
+        if (!test_failed())
+            world_close(x.size, x.comms);
+    }
+}
+
+static int run_process(job *j, uint32_t rank)
+{
+    ronda_comm *comm = job_join(j, rank), *part = NULL;
+    if (!comm)
+        return 1;
+    if (!run_exchange(j->context, comm, rank))
+        ronda_abort(comm, "a message was wrong");
+    CHECK(ronda_split(comm, 0, 0, &part) == RONDA_OK, "%s", ronda_last_error(comm));
+    if (part && !run_exchange(j->context, part, rank))
+        ronda_abort(comm, "a message was wrong");
+    ronda_close(comm);
+    ronda_close(part);
+    return 0;
+}
+
+static void run_job(uint32_t size, int (*body)(job *j, uint32_t rank), const void *context)
+{
+    job j = job_open(size, body, context);
+    job_start(&j);
+    job_wait(&j, 60);
+    for (uint32_t r = 0; r < size; r++)
+        CHECK(j.status[r] == 0, "rank %u ended with 0x%x", r, (unsigned)j.status[r]);
+    job_close(&j);
+}
+
+TEST(random_messages_of_processes)
+{
+    rng r = rng_start();
+    test_deadline(200);
+    for (uint32_t i = 0; i < (test_sanitized() ? 6 : 25) && !test_failed(); i++) {
+        static exchange x;
+        draw_exchange(&r, &x, 1 + (uint32_t)rng_below(&r, 5));
+        run_job(x.size, run_process, &x);
+    }
+}
+
+/* --- what the manual says --- */
+
+static void run_rules(ronda_comm *comm, uint32_t rank)
+{
+    uint32_t here[5000], there[5000];
+    ronda_message info = {0};
+    for (uint32_t i = 0; i < 5000; i++)
+        here[i] = rank * 100000 + i;
+    /* both send first: short messages do not wait for their receiver; 40 are more than a queue holds */
+    for (uint32_t i = 0; i < 40; i++)
+        CHECK(ronda_send(comm, here, 1000, RONDA_U32, 1 - rank, i) == RONDA_OK, "%s",
+              ronda_last_error(comm));
+    CHECK(ronda_barrier(comm) == RONDA_OK, "%s", ronda_last_error(comm));
+    for (uint32_t i = 40; i-- > 0;) /* from the last to the first */
+        CHECK(ronda_recv(comm, there, 5000, RONDA_U32, 1 - rank, i, &info) == RONDA_OK &&
+                  info.count == 1000 && info.tag == i && info.peer == 1 - rank &&
+                  there[999] == (1 - rank) * 100000 + 999,
+              "%s: %zu from %u with %u", ronda_last_error(comm), info.count, info.peer, info.tag);
+    /* one that is too long, or of another type, stays */
+    CHECK(ronda_send(comm, here, 10, RONDA_U32, 1 - rank, 7) == RONDA_OK, "%s",
+          ronda_last_error(comm));
+    CHECK(ronda_recv(comm, there, 9, RONDA_U32, 1 - rank, 7, NULL) == RONDA_EINVAL &&
+              strstr(ronda_last_error(comm), "has 10 elements, and there is room for 9"),
+          "%s", ronda_last_error(comm));
+    CHECK(ronda_recv(comm, there, 10, RONDA_F32, 1 - rank, RONDA_ANY, NULL) == RONDA_EINVAL &&
+              strstr(ronda_last_error(comm), "is of u32, not of f32"),
+          "%s", ronda_last_error(comm));
+    CHECK(ronda_recv(comm, there, 10, RONDA_U32, RONDA_ANY, 7, &info) == RONDA_OK &&
+              info.count == 10 && there[9] == (1 - rank) * 100000 + 9,
+          "%s", ronda_last_error(comm));
+    /* to oneself, before and after it is asked for */
+    ronda_request *request;
+    CHECK(ronda_send(comm, here, 5, RONDA_U32, rank, 1) == RONDA_OK &&
+              ronda_recv(comm, there, 5, RONDA_U32, rank, 1, &info) == RONDA_OK &&
+              info.peer == rank && there[4] == here[4],
+          "%s", ronda_last_error(comm));
+    CHECK(ronda_irecv(comm, there, 5000, RONDA_U32, RONDA_ANY, 2, NULL, &request) == RONDA_OK &&
+              ronda_send(comm, here, 5000, RONDA_U32, rank, 2) == RONDA_OK &&
+              ronda_wait(request) == RONDA_OK && memcmp(here, there, sizeof here) == 0,
+          "%s", ronda_last_error(comm));
+    CHECK(ronda_isend(comm, here, 5000, RONDA_U32, rank, 3, &request) == RONDA_OK &&
+              ronda_recv(comm, there, 5000, RONDA_U32, rank, 3, NULL) == RONDA_OK &&
+              ronda_wait(request) == RONDA_OK,
+          "%s", ronda_last_error(comm));
+    CHECK(ronda_barrier(comm) == RONDA_OK, "%s", ronda_last_error(comm));
+}
+
+static void thread_rules(void *context, uint32_t rank)
+{
+    run_rules(((ronda_comm **)context)[rank], rank);
+}
+
+static int process_rules(job *j, uint32_t rank)
+{
+    ronda_comm *comm = job_join(j, rank);
+    if (!comm)
+        return 1;
+    run_rules(comm, rank);
+    CHECK(ronda_close(comm) == RONDA_OK, "close");
+    return 0;
+}
+
+TEST(the_rules)
+{
+    ronda_comm *comms[2];
+    if (!world_open(2, NULL, comms))
+        return;
+    run_ranks(2, thread_rules, comms);
+    world_close(2, comms);
+    run_job(2, process_rules, NULL);
+}
+
+/* --- the store --- */
+
+/* Rank 0 sends more than rank 1 keeps: it waits until rank 1 takes some, and memory stays bounded. */
+static int flood(job *j, uint32_t rank)
+{
+    enum { LETTERS = 600, WORDS = 4000 };
+    ronda_comm *comm = job_join(j, rank);
+    static uint32_t data[WORDS];
+    if (!comm)
+        return 1;
+    ronda_set_timeout(comm, 20000000000);
+    for (uint32_t i = 0; i < LETTERS && rank == 0; i++) {
+        data[1] = i;
+        CHECK(ronda_send(comm, data, WORDS, RONDA_U32, 1, 5) == RONDA_OK, "%s",
+              ronda_last_error(comm));
+        j->shared->number[0] = i + 1;
+    }
+    if (rank == 1) {
+        ronda_request *request;
+        bool done = false;
+        CHECK(ronda_irecv(comm, data, WORDS, RONDA_U32, 0, 6, NULL, &request) == RONDA_OK, "%s",
+              ronda_last_error(comm));
+        for (int i = 0; i < 300 && !done; i++) {
+            CHECK(ronda_test(request, &done) == RONDA_OK, "%s", ronda_last_error(comm));
+            sleep_ms(1);
+        }
+        const uint64_t came = j->shared->number[0];
+        CHECK(came >= 60 && came < LETTERS - 50, "%d letters were taken in", (int)came);
+        for (uint32_t i = 0; i < LETTERS; i++)
+            CHECK(ronda_recv(comm, data, WORDS, RONDA_U32, 0, 5, NULL) == RONDA_OK && data[1] == i,
+                  "letter %u: %u: %s", i, data[1], ronda_last_error(comm));
+        CHECK(ronda_send(comm, data, 1, RONDA_U32, 1, 6) == RONDA_OK, "%s", ronda_last_error(comm));
+        ronda_request *mine = request;
+        CHECK(ronda_abort(comm, "the end") == RONDA_OK, "abort");
+        CHECK(ronda_wait(mine) == RONDA_EABORTED, "%s", ronda_last_error(comm));
+    } else {
+        while (ronda_barrier(comm) == RONDA_OK)
+            ;
+    }
+    ronda_close(comm);
+    return 0;
+}
+
+TEST(a_flood_is_held_back)
+{
+    run_job(2, flood, NULL);
+}
+
+/* --- misuse and failure --- */
+
+TEST(messages_that_are_refused)
+{
+    ronda_comm *c;
+    uint32_t word = 0;
+    ronda_request *request;
+    if (!world_open(1, NULL, &c))
+        return;
+    static const struct {
+        uint32_t peer, tag;
+        ronda_type type;
+        size_t count;
+        const char *says;
+    } bad[] = {{1, 0, RONDA_U32, 1, "there is no rank 1 in a world of 1"},
+               {0, RONDA_ANY, RONDA_U32, 1, "not a tag to send with"},
+               {0, 0, 77, 1, "77 is not a type"},
+               {0, 0, RONDA_U32, SIZE_MAX / 2, "more bytes than memory"},
+               {RONDA_ANY, 0, RONDA_U32, 1, "there is no rank 4294967295"}};
+    for (int i = 0; i < 5; i++)
+        CHECK(ronda_send(c, &word, bad[i].count, bad[i].type, bad[i].peer, bad[i].tag) ==
+                      RONDA_EINVAL &&
+                  strstr(ronda_last_error(c), bad[i].says),
+              "%s", ronda_last_error(c));
+    CHECK(ronda_recv(c, NULL, 1, RONDA_U32, 0, 0, NULL) == RONDA_EINVAL &&
+              strstr(ronda_last_error(c), "buffer is NULL"),
+          "%s", ronda_last_error(c));
+    CHECK(ronda_isend(c, &word, 1, RONDA_U32, 0, 0, NULL) == RONDA_EINVAL, "out");
+    CHECK(ronda_send(NULL, &word, 1, RONDA_U32, 0, 0) == RONDA_EINVAL, "comm");
+    CHECK(ronda_irecv(c, &word, 1, RONDA_U32, 0, 0, NULL, &request) == RONDA_OK, "%s",
+          ronda_last_error(c));
+    CHECK(ronda_close(c) == RONDA_EINVAL, "a receive is open");
+    CHECK(ronda_send(c, &word, 1, RONDA_U32, 0, 0) == RONDA_OK, "%s", ronda_last_error(c));
+    CHECK(ronda_wait(request) == RONDA_OK, "%s", ronda_last_error(c));
+    CHECK(ronda_close(c) == RONDA_OK, "close");
+}
+
+/* Rank 1 closes, dies or never writes; rank 0 waits for a message of its. */
+static int fail_alone(job *j, uint32_t rank)
+{
+    const int deed = *(const int *)j->context;
+    ronda_comm *comm = job_join(j, rank);
+    uint32_t word;
+    if (!comm)
+        return 1;
+    if (rank == 1) {
+        sleep_ms(100);
+        if (deed == 1)
+            _exit(0);
+        if (deed == 2)
+            sleep_ms(700);
+        ronda_close(comm);
+        return 0;
+    }
+    ronda_set_timeout(comm, deed == 2 ? 200000000 : 20000000000);
+    const double start = seconds_now();
+    const ronda_status status = deed == 3
+                                    ? ronda_recv(comm, &word, 1, RONDA_U32, RONDA_ANY, 3, NULL)
+                                    : ronda_recv(comm, &word, 1, RONDA_U32, 1, 3, NULL);
+    const char *text = ronda_last_error(comm);
+    CHECK(status == (deed == 2 ? RONDA_ETIMEOUT : RONDA_EPEER), "%d: %s", status, text);
+    CHECK(strstr(text, deed == 0   ? "recv of 1 u32 with tag 3 from rank 1: it has closed"
+                       : deed == 1 ? "rank 1 (pid "
+                       : deed == 2 ? "recv of 1 u32 with tag 3 from rank 1 timed out after 0.2 s"
+                                   : "all others have closed"),
+          "%s", text);
+    CHECK(seconds_now() - start < 5, "it took %.1f s", seconds_now() - start);
+    CHECK(ronda_barrier(comm) == status, "%s", ronda_last_error(comm));
+    ronda_close(comm);
+    return 0;
+}
+
+TEST(a_writer_that_is_gone)
+{
+    for (int deed = 0; deed < 4; deed++)
+        run_job(2, fail_alone, &deed);
+}
