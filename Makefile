@@ -98,7 +98,7 @@ $(O)/ronda: $(CLI_OBJS) $(O)/libronda.a
 	@echo "  LINK  $@"
 	$(Q)$(LINK) -o $@ $(CLI_OBJS) $(O)/libronda.a $(LIBS)
 
-# What the command is made of, main() apart, for the tests of its parts.
+# What the command is made of, main() apart, for the tests of its parts and for the benches.
 $(O)/cli.a: $(filter-out %/main.o,$(CLI_OBJS))
 	@echo "  AR    $@"
 	$(Q)rm -f $@ && $(AR) rcsD $@ $^
@@ -108,7 +108,12 @@ $(TESTS:%=$(O)/%): $(O)/%: $(O)/obj/%.o $(TEST_HELPERS) $(O)/cli.a $(O)/libronda
 	@echo "  LINK  $@"
 	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(O)/cli.a $(O)/libronda.a $(LIBS)
 
-$(BENCHES:%=$(O)/%) $(EXAMPLES:%=$(O)/%): $(O)/%: $(O)/obj/%.o $(O)/libronda.a
+$(BENCHES:%=$(O)/%): $(O)/%: $(O)/obj/%.o $(O)/cli.a $(O)/libronda.a
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(O)/cli.a $(O)/libronda.a $(LIBS)
+
+$(EXAMPLES:%=$(O)/%): $(O)/%: $(O)/obj/%.o $(O)/libronda.a
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(O)/libronda.a $(LIBS)

@@ -92,16 +92,11 @@ static bool measure(run *r, const bench_point *p)
            cli_failed(ME, "cannot write: %s", strerror(errno)) == 0;
 }
 
-static bool in_blocks(ronda_kind kind)
-{
-    return kind == RONDA_ALLGATHER || kind == RONDA_REDUCE_SCATTER;
-}
-
 /* The nearest size that can be cut into elements, and into blocks for all ranks; at least one each. */
 static bool measure_size(run *r, bench_point p, double bytes, uint64_t *last)
 {
     const uint64_t width = ronda_type_size(p.type);
-    const uint64_t unit = in_blocks(p.kind) ? width * r->size : width;
+    const uint64_t unit = bench_in_blocks(p.kind) ? width * r->size : width;
     const uint64_t units = (uint64_t)bytes / unit ? (uint64_t)bytes / unit : 1;
     if (units * unit == *last)
         return true; /* rounded to the same */
@@ -166,16 +161,16 @@ static bool all_points(run *r)
                 bench_point p = {.kind = q->kinds[k],
                                  .type = q->types[t],
                                  .op = q->ops[o],
-                                 .root = q->kinds[k] == RONDA_BROADCAST ? q->root : 0};
+                                 .root = rd_kind_rooted(q->kinds[k]) ? q->root : 0,
+                                 .in_place = bench_in_place(q->kinds[k], q->out_of_place)};
                 const bool barrier = p.kind == RONDA_BARRIER, reduces = rd_kind_reduces(p.kind);
                 if (barrier)
                     p.type = RONDA_U8;
-                if ((barrier && t) || ((barrier || !reduces) && o))
+                if ((barrier && t) || (!reduces && o))
                     continue; /* once is enough */
-                if (reduces && !barrier && !rd_op_allows(p.op, p.type))
+                if (reduces &&
+                    (!rd_op_allows(p.op, p.type) || (p.op == RONDA_MEAN && !rd_kind_means(p.kind))))
                     continue;
-                p.in_place =
-                    p.kind == RONDA_BROADCAST || (p.kind == RONDA_ALLREDUCE && !q->out_of_place);
                 if (!all_memories(r, p))
                     return false;
             }

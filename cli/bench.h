@@ -1,6 +1,7 @@
 /* bench.h: the parts of `ronda bench`.
  *
  *     bench_args   what was asked for
+ *     bench_call   what each rank of a collective gives and gets, and the call itself
  *     bench_data   numbers to send, and the numbers that should come out
  *     bench_limit  what the machine itself can do: a copy, a cache line there and back
  *     bench_time   one point: samples of one collective, size, algorithm and kind of memory
@@ -14,9 +15,16 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/names.h"
 #include "comm/comm.h"
 
-enum { BENCH_KINDS = 5, BENCH_TYPES = 12, BENCH_OPS = 8, BENCH_ALGORITHMS = 32, BENCH_SIZES = 64 };
+enum {
+    BENCH_KINDS = RD_KINDS - 1,
+    BENCH_TYPES = 12,
+    BENCH_OPS = 8,
+    BENCH_ALGORITHMS = 32,
+    BENCH_SIZES = 64
+};
 enum { BENCH_PRIVATE = 1, BENCH_ALLOCATED = 2 };
 enum { BENCH_TABLE, BENCH_CSV, BENCH_JSON };
 enum { BENCH_MOST_SAMPLES = 2000 };
@@ -52,7 +60,7 @@ typedef struct {
     uint32_t root;
     const rd_algorithm *algorithm; /* NULL: ronda's choice */
     uint64_t bytes;                /* of the larger buffer of a rank; a barrier: 0 */
-    uint64_t count;                /* as the API counts */
+    uint64_t count;                /* as the API counts; blocks that are ragged: on average */
     uint32_t memory;
     bool in_place;
 } bench_point;
@@ -68,7 +76,7 @@ typedef struct {
     uint32_t count; /* samples */
     double min_us, median_us, p99_us;
     double round_trip_us; /* median; 0: not measured */
-    double copy_us;       /* to copy point.bytes, all ranks at once */
+    double copy_us;       /* each rank the larger of its buffers, all at once */
     double limit_us;      /* copy, and half a round trip */
     float *samples;       /* [count], if they were asked for */
 } bench_row;
@@ -78,11 +86,30 @@ typedef struct {
     uint32_t count, capacity;
 } bench_rows;
 
+/* --- calls --- */
+
+/* A rank's part of a point. */
+typedef struct {
+    uint32_t rank, size;
+    uint64_t gives, gets;         /* elements of its buffers; broadcast: of the buffer, in gets */
+    size_t *counts, *recv_counts; /* [size]: of the blocks of either buffer */
+    size_t *begins; /* [size]: where in what rank r gives lies what this rank gets of it */
+} bench_job;
+
+bool bench_in_blocks(ronda_kind kind);                   /* a buffer has a block for each rank */
+bool bench_in_place(ronda_kind kind, bool out_of_place); /* recv is send */
+/* false: no memory */
+bool bench_job_open(const bench_point *p, uint32_t rank, uint32_t size, bench_job *out);
+void bench_job_close(bench_job *j);
+ronda_status bench_call(ronda_comm *comm, const bench_job *j, const bench_point *p,
+                        const void *send, void *recv);
+
 /* --- data --- */
 
 typedef struct bench_data bench_data;
 /* For one kind, type and op; NULL: no memory. */
 bench_data *bench_data_open(const bench_point *p, uint32_t rank, uint32_t size);
+const bench_job *bench_data_job(const bench_data *d);
 void bench_data_close(bench_data *d);
 /* Fills what the rank gives in call number `turn`, and checks what it got. */
 void bench_fill(const bench_data *d, const bench_point *p, uint64_t turn, void *send, void *recv);

@@ -16,18 +16,21 @@ const char cli_bench_help[] =
     "\n"
     "  -n, --size RANKS         ranks to start; as many as there are cores if none is given, 2 at least.\n"
     "                           Not under ronda run, which has started them\n"
-    "  -c, --collective NAMES   allreduce,broadcast,... (all five)\n"
+    "  -c, --collective NAMES   allreduce,scan,... or all (allreduce, broadcast, allgather,\n"
+    "                           reduce_scatter, reduce, alltoall, barrier)\n"
     "      --min, --max BYTES   sizes to measure, as 8, 64K, 16M or 1G (8 to 64M); the size is that of\n"
-    "                           the larger buffer: of allgather what a rank gets, of reduce_scatter\n"
-    "                           what it gives\n"
+    "                           the largest buffer: of allgather what a rank gets, of reduce_scatter\n"
+    "                           what it gives, of gather and scatter all blocks, at the root\n"
     "      --factor F           from one size to the next (8); the last one is --max\n"
     "      --sizes LIST         these sizes instead: 8,1K,64K\n"
     "  -t, --type NAMES         f32,bf16,... (f32)\n"
-    "  -o, --op NAMES           sum,max,... (sum); those that a type does not have are left out\n"
+    "  -o, --op NAMES           sum,max,... (sum); those that a type or a collective does not have are\n"
+    "                           left out\n"
     "  -a, --algo NAMES         ring,two_shot,... or all (what ronda chooses)\n"
     "  -m, --memory NAMES       private, allocated (by ronda_alloc), or both (both)\n"
-    "      --root RANK          of broadcast (0)\n"
-    "      --out-of-place       allreduce into another buffer (in place)\n"
+    "      --root RANK          of broadcast, reduce, gather and scatter (0)\n"
+    "      --out-of-place       allreduce, reduce, scan and exscan into another buffer (in place);\n"
+    "                           broadcast has but one, the others always have two\n"
     "  -s, --seconds S          for each line, and five samples at least (0.2)\n"
     "  -f, --format NAME        table, csv or json (table)\n"
     "      --samples            every sample in the JSON\n"
@@ -36,10 +39,19 @@ const char cli_bench_help[] =
     "  -q, --quiet              no progress on standard error\n"
     "\n"
     "Before each timed call data is written anew and all ranks start at one moment; the time is the\n"
-    "slowest rank's, and every result is checked: a wrong one ends the run with status 1.  algbw and\n"
-    "busbw are those of nccl-tests.  near, far: how long a cache line takes between ranks 0 and 1 and\n"
-    "back, below or above 0.2 us, asked again and again; machines that move their cores about have\n"
-    "both, each on a line of its own.  The limit beside each line is measured in the same run.\n";
+    "slowest rank's, and every result is checked: a wrong one ends the run with status 1.  near, far:\n"
+    "how long a cache line takes between ranks 0 and 1 and back, below or above 0.2 us, asked again and\n"
+    "again; machines that move their cores about have both, each on a line of its own.\n"
+    "\n"
+    "Of allgatherv, reduce_scatterv, gatherv, scatterv and alltoallv the blocks are ragged: of each two\n"
+    "the first is half as long again as the size asks for, the second half as long; as many bytes in\n"
+    "all as without.\n"
+    "\n"
+    "limit, measured in the same run: each rank copies as many bytes as it gives or gets, whichever is\n"
+    "more, all at once, and half a round trip of a cache line.  That is its buffer read or written once\n"
+    "and one message; that operands must be folded too is not counted.  algbw is size over time, busbw\n"
+    "the same times what the busiest link must carry, as in nccl-tests: 2(n-1)/n for allreduce, (n-1)/n\n"
+    "for those with a block for each rank, even or ragged, 1 for the others.\n";
 
 static const char ME[] = "bench";
 
@@ -137,6 +149,11 @@ static bool read_kinds(const cli_args *a, bench_request *q)
 {
     char name[24];
     q->kind_count = 0;
+    if (strcmp(a->value, "all") == 0) {
+        for (ronda_kind k = 1; k < RD_KINDS; k++)
+            q->kinds[q->kind_count++] = k;
+        return true;
+    }
     for (const char *at = a->value; next_name(&at, name);) {
         cli_args one = *a;
         one.value = name;
@@ -293,8 +310,8 @@ int bench_read(int count, char **arguments, bench_request *out)
 {
     cli_args a = {.command = ME, .count = count, .texts = arguments};
     bench_request q = {.kinds = {RONDA_ALLREDUCE, RONDA_BROADCAST, RONDA_ALLGATHER,
-                                 RONDA_REDUCE_SCATTER, RONDA_BARRIER},
-                       .kind_count = BENCH_KINDS,
+                                 RONDA_REDUCE_SCATTER, RONDA_REDUCE, RONDA_ALLTOALL, RONDA_BARRIER},
+                       .kind_count = 7,
                        .types = {RONDA_F32},
                        .type_count = 1,
                        .ops = {RONDA_SUM},

@@ -1,6 +1,6 @@
 /* bench_data.c: numbers that show every mistake, and are quick to write and to compare.
  *
- * Element i of rank r in call t is pattern[r][(i + 7 t) % PERIOD].  The period is a prime, so no chunk or
+ * Element i of what rank r gives in call t is pattern[r][(i + 7 t) % PERIOD], whatever the collective.  The period is a prime, so no chunk or
  * block of a power of two has the same numbers as another, and the next call has other ones.  A pattern
  * is laid out many times over (a tile): filling and checking are copies and compares of whole tiles.
  * Numbers are small, so that no order of adding rounds; 16-bit floats in very large worlds excepted, for
@@ -16,7 +16,8 @@
 enum { PERIOD = 61, TIMES = 64, TILE = PERIOD * TIMES, STEP = 7 };
 
 struct bench_data {
-    uint32_t rank, size, width;
+    bench_job job;
+    uint32_t width;
     char *own;  /* tile of what this rank gives */
     char *want; /* tiles of what comes out: one, or one per rank */
 };
@@ -66,10 +67,11 @@ static int64_t join(ronda_op op, int64_t a, int64_t b)
     }
 }
 
-static int64_t folded(const bench_point *p, uint32_t size, uint32_t j)
+/* Over ranks 0 .. end-1. */
+static int64_t folded(const bench_point *p, uint32_t end, uint32_t size, uint32_t j)
 {
     int64_t x = number(p, 0, size, j);
-    for (uint32_t r = 1; r < size; r++)
+    for (uint32_t r = 1; r < end; r++)
         x = join(p->op, x, number(p, r, size, j));
     return p->op == RONDA_MEAN ? x / size : x;
 }
@@ -125,15 +127,16 @@ static void lay(const bench_point *p, char *tile, uint32_t width,
         memcpy(tile + (size_t)k * PERIOD * width, tile, (size_t)PERIOD * width);
 }
 
-static int64_t folded_of(const bench_point *p, uint32_t who, uint32_t size, uint32_t j)
+/* How many ranks, from 0 on, a rank's result is folded over. */
+static uint32_t folds(const bench_point *p, uint32_t rank, uint32_t size)
 {
-    (void)who;
-    return folded(p, size, j);
+    return p->kind == RONDA_SCAN ? rank + 1 : p->kind == RONDA_EXSCAN ? rank : size;
 }
 
+/* What comes is of each rank, in blocks. */
 static bool gathers(ronda_kind kind)
 {
-    return kind == RONDA_ALLGATHER;
+    return !rd_kind(kind)->reduces && rd_kind(kind)->gets == RD_BLOCKS;
 }
 
 bench_data *bench_data_open(const bench_point *p, uint32_t rank, uint32_t size)
@@ -142,26 +145,34 @@ bench_data *bench_data_open(const bench_point *p, uint32_t rank, uint32_t size)
     const uint32_t tiles = gathers(p->kind) ? size : 1;
     bench_data *d = calloc(1, sizeof *d);
     char *own = malloc((size_t)TILE * width), *want = malloc((size_t)tiles * TILE * width);
-    if (!d || !own || !want) {
+    if (!d || !own || !want || !bench_job_open(p, rank, size, &d->job)) {
         free(d);
         free(own);
         free(want);
         return NULL;
     }
-    *d = (bench_data){rank, size, width, own, want};
+    d->width = width;
+    d->own = own;
+    d->want = want;
     lay(p, own, width, number, rank, size);
-    for (uint32_t r = 0; r < tiles; r++) {
-        const uint32_t giver = gathers(p->kind) ? r : p->root;
-        lay(p, want + (size_t)r * TILE * width, width,
-            rd_kind_reduces(p->kind) ? folded_of : number, giver, size);
-    }
+    if (rd_kind_reduces(p->kind))
+        lay(p, want, width, folded, folds(p, rank, size), size);
+    for (uint32_t r = 0; r < tiles && !rd_kind_reduces(p->kind); r++)
+        lay(p, want + (size_t)r * TILE * width, width, number, gathers(p->kind) ? r : p->root,
+            size);
     return d;
+}
+
+const bench_job *bench_data_job(const bench_data *d)
+{
+    return &d->job;
 }
 
 void bench_data_close(bench_data *d)
 {
     if (!d)
         return;
+    bench_job_close(&d->job);
     free(d->own);
     free(d->want);
     free(d);
@@ -180,16 +191,13 @@ static void spread(const char *tile, uint32_t width, uint64_t from, uint64_t cou
 
 void bench_fill(const bench_data *d, const bench_point *p, uint64_t turn, void *send, void *recv)
 {
-    const uint64_t shift = turn * STEP;
-    const uint64_t count = p->kind == RONDA_REDUCE_SCATTER ? p->count * d->size : p->count;
-    if (p->kind == RONDA_BARRIER)
-        return;
-    if (p->kind != RONDA_BROADCAST)
-        spread(d->own, d->width, shift, count, send);
-    else if (d->rank == p->root)
-        spread(d->own, d->width, shift, count, recv);
+    const bench_job *j = &d->job;
+    if (rd_kind(p->kind)->gives != RD_NOTHING)
+        spread(d->own, d->width, turn * STEP, j->gives, send);
+    else if (j->rank == p->root) /* it gives what is in the buffer */
+        spread(d->own, d->width, turn * STEP, j->gets, recv);
     else
-        memset(recv, 0x5a, count * d->width);
+        memset(recv, 0x5a, j->gets * d->width);
 }
 
 /* --- checking --- */
@@ -199,7 +207,7 @@ static bool near_enough(const bench_data *d, ronda_type type, const char *got, c
 {
     const double g = decode(type, got), w = decode(type, want);
     const double step = type == RONDA_F16 ? 0x1p-11 : type == RONDA_BF16 ? 0x1p-8 : 0;
-    return fabs(g - w) <= step * d->size * fabs(w);
+    return fabs(g - w) <= step * d->job.size * fabs(w);
 }
 
 static bool same(const bench_data *d, const bench_point *p, const char *tile, uint64_t from,
@@ -215,9 +223,8 @@ static bool same(const bench_data *d, const bench_point *p, const char *tile, ui
             const char *g = got + (at + i) * d->width, *w = first + i * d->width;
             if (memcmp(g, w, d->width) == 0 || near_enough(d, p->type, g, w))
                 continue;
-            snprintf(why, capacity, "element %llu is %g, not %g",
-                     (unsigned long long)(from + at + i - from), decode(p->type, g),
-                     decode(p->type, w));
+            snprintf(why, capacity, "element %llu is %g, not %g", (unsigned long long)(at + i),
+                     decode(p->type, g), decode(p->type, w));
             return false;
         }
     }
@@ -227,20 +234,21 @@ static bool same(const bench_data *d, const bench_point *p, const char *tile, ui
 bool bench_right(const bench_data *d, const bench_point *p, uint64_t turn, const void *recv,
                  char *why, size_t capacity)
 {
+    const bench_job *j = &d->job;
     const uint64_t shift = turn * STEP;
-    if (p->kind == RONDA_BARRIER)
+    const char *got = recv;
+    if (!j->gets)
         return true;
     if (!gathers(p->kind))
-        return same(d, p, d->want,
-                    shift + (p->kind == RONDA_REDUCE_SCATTER ? d->rank * p->count : 0), p->count,
-                    recv, why, capacity);
-    for (uint32_t r = 0; r < d->size; r++) {
+        return same(d, p, d->want, shift + j->begins[p->root], j->gets, got, why, capacity);
+    for (uint32_t r = 0; r < j->size; r++) {
         char block[100];
-        if (same(d, p, d->want + (size_t)r * TILE * d->width, shift, p->count,
-                 (const char *)recv + r * p->count * d->width, block, sizeof block))
-            continue;
-        snprintf(why, capacity, "block %u: %s", r, block);
-        return false;
+        if (!same(d, p, d->want + (size_t)r * TILE * d->width, shift + j->begins[r],
+                  j->recv_counts[r], got, block, sizeof block)) {
+            snprintf(why, capacity, "block %u: %s", r, block);
+            return false;
+        }
+        got += j->recv_counts[r] * d->width;
     }
     return true;
 }

@@ -231,12 +231,10 @@ static void draw_legend(const panel *p)
 
 bool bench_plot(FILE *to, const bench_rows *rows, uint32_t size)
 {
-    static const ronda_kind kinds[] = {RONDA_ALLREDUCE, RONDA_BROADCAST, RONDA_ALLGATHER,
-                                       RONDA_REDUCE_SCATTER};
-    panel panels[4];
+    panel panels[RD_KINDS];
     uint32_t count = 0;
-    for (size_t k = 0; k < 4; k++) {
-        panels[count] = (panel){.to = to, .rows = rows, .size = size, .kind = kinds[k]};
+    for (ronda_kind k = 1; k < RD_KINDS; k++) { /* those without rows that have bytes have none */
+        panels[count] = (panel){.to = to, .rows = rows, .size = size, .kind = k};
         count += find_series(&panels[count]);
     }
     const uint32_t columns = count < COLUMNS ? count : COLUMNS;

@@ -12,19 +12,18 @@ double bench_algorithm_bandwidth(const bench_row *r)
     return r->median_us > 0 ? (double)r->point.bytes / r->median_us / 1e3 : 0;
 }
 
-/* What the busiest link must carry, so that it compares with the hardware whatever the collective. */
+/* What the busiest link must carry, so that it compares with the hardware whatever the collective.  Of
+ * size bytes:
+ *
+ *     2(n-1)/n   allreduce: all but its own part goes out of a rank to be folded, and comes back
+ *     (n-1)/n    a block for each rank: all but a rank's own goes or comes
+ *     1          the others: everything goes once, from the root, to it, or to the next rank */
 double bench_bus_bandwidth(const bench_row *r, uint32_t size)
 {
     const double n = size, algorithm = bench_algorithm_bandwidth(r);
-    switch (r->point.kind) {
-    case RONDA_ALLREDUCE:
+    if (r->point.kind == RONDA_ALLREDUCE)
         return algorithm * 2 * (n - 1) / n;
-    case RONDA_ALLGATHER:
-    case RONDA_REDUCE_SCATTER:
-        return algorithm * (n - 1) / n;
-    default:
-        return algorithm;
-    }
+    return bench_in_blocks(r->point.kind) ? algorithm * (n - 1) / n : algorithm;
 }
 
 void bench_bytes_text(uint64_t bytes, char *text, size_t capacity)
@@ -44,9 +43,14 @@ static const char *memory_name(uint32_t memory)
 
 static const char *op_of(const bench_row *r)
 {
-    return rd_kind_reduces(r->point.kind) && r->point.kind != RONDA_BARRIER
-               ? rd_op_name(r->point.op)
-               : "-";
+    return rd_kind_reduces(r->point.kind) ? rd_op_name(r->point.op) : "-";
+}
+
+static const char *blocks_of(const bench_row *r)
+{
+    return rd_kind(r->point.kind)->counted  ? "ragged"
+           : bench_in_blocks(r->point.kind) ? "even"
+                                            : "-";
 }
 
 /* --- table --- */
@@ -56,19 +60,25 @@ static void number(char *text, size_t capacity, double x)
     snprintf(text, capacity, x >= 1000 ? "%.0f" : x >= 100 ? "%.1f" : x >= 10 ? "%.2f" : "%.3f", x);
 }
 
-static void table_head(FILE *to, uint32_t size, uint32_t cores)
+static void table_head(FILE *to, const bench_request *q, uint32_t size, uint32_t cores)
 {
+    bool counted = false;
+    for (uint32_t k = 0; k < q->kind_count; k++)
+        counted |= rd_kind(q->kinds[k])->counted;
     fprintf(
         to,
         "%" PRIu32 " rank%s on %" PRIu32 " core%s; microseconds of the slowest rank, data written "
         "anew before each call, results checked\n"
-        "limit: a copy of the same bytes by all ranks at once, and half a round trip of a cache "
-        "line\n",
+        "limit: a copy of what each rank gives or gets, whichever is more, by all at once, and half a "
+        "round trip of a cache line\n",
         size, size == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
-    fprintf(to, "\n%-14s %9s %-4s %-4s %-13s %-9s %-4s %7s %10s %10s %10s %10s %6s %7s %7s %6s\n",
+    if (counted)
+        fprintf(to, "...v: blocks are ragged: half as long again and half as long in turn, as many "
+                    "bytes in all\n");
+    fprintf(to, "\n%-15s %9s %-4s %-4s %-13s %-9s %-4s %7s %10s %10s %10s %10s %6s %7s %7s %6s\n",
             "collective", "size", "type", "op", "algorithm", "memory", "dist", "samples", "min",
             "median", "p99", "limit", "times", "algbw", "busbw", "trip");
-    fprintf(to, "%98s %10s %6s %7s %7s %6s\n", "", "us", "limit", "GB/s", "GB/s", "us");
+    fprintf(to, "%99s %10s %6s %7s %7s %6s\n", "", "us", "limit", "GB/s", "GB/s", "us");
 }
 
 static void table_row(FILE *to, const bench_row *r, uint32_t size)
@@ -79,7 +89,7 @@ static void table_row(FILE *to, const bench_row *r, uint32_t size)
     number(median, sizeof median, r->median_us);
     number(p99, sizeof p99, r->p99_us);
     number(limit, sizeof limit, r->limit_us);
-    fprintf(to, "%-14s %9s %-4s %-4s %-13s %-9s %-4s %7" PRIu32 " %10s %10s %10s %10s %6.1f",
+    fprintf(to, "%-15s %9s %-4s %-4s %-13s %-9s %-4s %7" PRIu32 " %10s %10s %10s %10s %6.1f",
             rd_kind_name(r->point.kind), r->point.kind == RONDA_BARRIER ? "-" : bytes,
             rd_type_name(r->point.type), op_of(r), r->algorithm, memory_name(r->point.memory),
             bench_distances[r->distance], r->count, min, median, p99, limit,
@@ -98,7 +108,7 @@ static void table_row(FILE *to, const bench_row *r, uint32_t size)
 
 static const char columns[] = "collective,ranks,bytes,count,type,op,algorithm,memory,in_place,root,"
                               "distance,samples,min_us,median_us,p99_us,limit_us,copy_us,"
-                              "round_trip_us,algbw_gbs,busbw_gbs";
+                              "round_trip_us,algbw_gbs,busbw_gbs,blocks";
 
 static void csv_row(FILE *to, const bench_row *r, uint32_t size)
 {
@@ -107,9 +117,9 @@ static void csv_row(FILE *to, const bench_row *r, uint32_t size)
             rd_kind_name(p->kind), size, p->bytes, p->count, rd_type_name(p->type), op_of(r),
             r->algorithm, memory_name(p->memory), p->in_place, p->root,
             bench_distances[r->distance], r->count);
-    fprintf(to, ",%.4f,%.4f,%.4f,%.4f,%.4f,%.4f,%.4f,%.4f\n", r->min_us, r->median_us, r->p99_us,
+    fprintf(to, ",%.4f,%.4f,%.4f,%.4f,%.4f,%.4f,%.4f,%.4f,%s\n", r->min_us, r->median_us, r->p99_us,
             r->limit_us, r->copy_us, r->round_trip_us, bench_algorithm_bandwidth(r),
-            bench_bus_bandwidth(r, size));
+            bench_bus_bandwidth(r, size), blocks_of(r));
 }
 
 static void json_row(FILE *to, const bench_row *r, uint32_t size)
@@ -125,9 +135,10 @@ static void json_row(FILE *to, const bench_row *r, uint32_t size)
             bench_distances[r->distance], r->count);
     fprintf(to,
             ", \"min_us\": %.4f, \"median_us\": %.4f, \"p99_us\": %.4f, \"limit_us\": %.4f, "
-            "\"copy_us\": %.4f, \"round_trip_us\": %.4f, \"algbw_gbs\": %.4f, \"busbw_gbs\": %.4f",
+            "\"copy_us\": %.4f, \"round_trip_us\": %.4f, \"algbw_gbs\": %.4f, \"busbw_gbs\": %.4f, "
+            "\"blocks\": \"%s\"",
             r->min_us, r->median_us, r->p99_us, r->limit_us, r->copy_us, r->round_trip_us,
-            bench_algorithm_bandwidth(r), bench_bus_bandwidth(r, size));
+            bench_algorithm_bandwidth(r), bench_bus_bandwidth(r, size), blocks_of(r));
     for (uint32_t i = 0; r->samples && i < r->count; i++)
         fprintf(to, "%s%.4g", i ? ", " : ", \"all_us\": [", (double)r->samples[i]);
     fprintf(to, r->samples ? "]}" : "}");
@@ -136,7 +147,7 @@ static void json_row(FILE *to, const bench_row *r, uint32_t size)
 void bench_print_head(FILE *to, const bench_request *q, uint32_t size, uint32_t cores)
 {
     if (q->format == BENCH_TABLE)
-        table_head(to, size, cores);
+        table_head(to, q, size, cores);
     else if (q->format == BENCH_CSV)
         fprintf(to, "%s\n", columns);
     else

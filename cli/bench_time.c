@@ -45,22 +45,6 @@ static bool say_failure(bench_world *w, const bench_point *p, const char *why)
     return false;
 }
 
-static ronda_status call(bench_world *w, const bench_point *p, void *send, void *recv)
-{
-    switch (p->kind) {
-    case RONDA_ALLREDUCE:
-        return ronda_allreduce(w->comm, send, recv, p->count, p->type, p->op);
-    case RONDA_BROADCAST:
-        return ronda_broadcast(w->comm, recv, p->count, p->type, p->root);
-    case RONDA_ALLGATHER:
-        return ronda_allgather(w->comm, send, recv, p->count, p->type);
-    case RONDA_REDUCE_SCATTER:
-        return ronda_reduce_scatter(w->comm, send, recv, p->count, p->type, p->op);
-    default:
-        return ronda_barrier(w->comm);
-    }
-}
-
 /* A moment of the clock, by one that all ranks know. */
 typedef struct {
     uint64_t origin;
@@ -102,7 +86,7 @@ static bool try_once(bench_world *w, const bench_point *p, const bench_data *d, 
     if (!status && !s->origin)
         return true;
     if (!status)
-        status = call(w, p, send, recv);
+        status = bench_call(w->comm, bench_data_job(d), p, send, recv);
     s->end = since(s);
     if (status)
         return say_failure(w, p, ronda_last_error(w->comm));
@@ -123,16 +107,18 @@ static double median(double *v, uint32_t n)
     return n ? v[n / 2] : 0;
 }
 
-/* All ranks at once, each from memory of its own to memory of its own. */
-static bool measure_copy(bench_world *w, const bench_point *p, double *out)
+/* All ranks at once, each from memory of its own to memory of its own: the larger of what it gives and what
+ * it gets, so as much as the busiest rank must read or write at the least. */
+static bool measure_copy(bench_world *w, const bench_point *p, const bench_job *j, double *out)
 {
+    const size_t bytes = (j->gives > j->gets ? j->gives : j->gets) * ronda_type_size(p->type);
     double v[COPIES];
     for (int k = 0; k < COPIES; k++) {
         span s;
-        memset(w->buffers[0][0], k, p->bytes); /* just written, as the collectives' data is */
+        memset(w->buffers[0][0], k, bytes); /* just written, as the collectives' data is */
         if (start_together(w, true, &s))
             return say_failure(w, p, ronda_last_error(w->comm));
-        rd_move(w->buffers[0][1], w->buffers[0][0], p->bytes);
+        rd_move(w->buffers[0][1], w->buffers[0][0], bytes);
         v[k] = since(&s) - s.from;
     }
     if (ronda_allreduce(w->comm, v, v, COPIES, RONDA_F64, RONDA_MAX))
@@ -230,9 +216,10 @@ static int sample_well(bench_world *w, const bench_point *p, const bench_data *d
 static const char *algorithm_that_ran(const bench_world *w, const bench_point *p)
 {
     const rd_prepared_set *set = &w->comm->prepared;
+    const bool counted = rd_kind(p->kind)->counted; /* those are looked for by kind and type */
     for (uint32_t i = 0; i < set->count; i++)
         if (set->at[i].call.kind == p->kind && set->at[i].call.type == p->type &&
-            (set->at[i].call.count == p->count || p->kind == RONDA_BARRIER))
+            (set->at[i].call.count == p->count || counted || p->kind == RONDA_BARRIER))
             return rd_algorithms[set->at[i].algorithm].name;
     return "?";
 }
@@ -290,14 +277,16 @@ bool bench_measure(bench_world *w, const bench_point *p, bench_rows *rows)
     bench_data *d = bench_data_open(p, rank, ronda_size(w->comm));
     if (!d)
         return say_failure(w, p, "no memory");
+    const rd_algorithm *told = w->comm->forced[p->kind]; /* by RONDA_ALGO */
     w->lead_ns = FIRST_LEAD_NS;
-    w->comm->forced[p->kind] = p->algorithm;
+    if (p->algorithm)
+        w->comm->forced[p->kind] = p->algorithm;
     rd_prepared_free(&w->comm->prepared);
     int taken = -1;
-    if (warm_up(w, p, d) && measure_copy(w, p, &copy_us))
+    if (warm_up(w, p, d) && measure_copy(w, p, bench_data_job(d), &copy_us))
         taken = sample_well(w, p, d);
     bench_data_close(d);
-    w->comm->forced[p->kind] = NULL;
+    w->comm->forced[p->kind] = told;
     if (taken < 0)
         return false;
     bool ok = true;

@@ -272,7 +272,8 @@ TEST(mangled_arguments_of_bench)
         "-aall",       "--algo=ring", "-mboth",    "-m",       "private",
         "--root=3",    "-s0.1",       "--seconds", "-fcsv",    "--format=json",
         "--samples",   "--quiet",     "--plot=x",  "--output", "file",
-        "-q",          "1T",          "allocated", NULL};
+        "-q",          "1T",          "allocated", "-call",    "--collective=scan,alltoallv",
+        NULL};
     rng r = rng_start();
     uint32_t taken = 0;
     if (!CHECK(catch_errors(), "cannot redirect"))
