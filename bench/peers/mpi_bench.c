@@ -54,57 +54,128 @@ static void fill(float *x, uint64_t count, uint64_t turn)
         x[i] = number(rank, i + 7 * turn);
 }
 
-static float sum(uint64_t i)
+/* Of ranks 0 .. end-1. */
+static float sum(int end, uint64_t i)
 {
     float s = 0;
-    for (int r = 0; r < ranks; r++)
+    for (int r = 0; r < end; r++)
         s += number(r, i);
     return s;
 }
 
 /* --- calls --- */
 
+typedef enum {
+    ALLREDUCE,
+    BROADCAST,
+    ALLGATHER,
+    REDUCE_SCATTER,
+    REDUCE,
+    ALLTOALL,
+    GATHER,
+    SCATTER,
+    SCAN,
+    BARRIER,
+    KINDS
+} kinds;
+
+/* In blocks: gives or gets one for each rank, and bytes are those of all of them together. */
 typedef struct {
     const char *name;
-    int blocks; /* bytes are those of all ranks' blocks together */
+    int gives_blocks, gets_blocks;
+    int in_place;              /* the result is in x */
+    int root_gives, root_gets; /* only rank 0 does */
 } collective;
 
-static const collective collectives[] = {
-    {"allreduce", 0}, {"broadcast", 0}, {"allgather", 1}, {"reduce_scatter", 1}, {"barrier", 0}};
+static const collective collectives[KINDS] = {
+    [ALLREDUCE] = {"allreduce", .in_place = 1},
+    [BROADCAST] = {"broadcast", .in_place = 1},
+    [ALLGATHER] = {"allgather", .gets_blocks = 1},
+    [REDUCE_SCATTER] = {"reduce_scatter", .gives_blocks = 1},
+    [REDUCE] = {"reduce", .in_place = 1, .root_gets = 1},
+    [ALLTOALL] = {"alltoall", 1, 1},
+    [GATHER] = {"gather", .gets_blocks = 1, .root_gets = 1},
+    [SCATTER] = {"scatter", .gives_blocks = 1, .root_gives = 1},
+    [SCAN] = {"scan", .in_place = 1},
+    [BARRIER] = {"barrier"}};
+
+static int in_blocks(int kind)
+{
+    return collectives[kind].gives_blocks || collectives[kind].gets_blocks;
+}
+
+/* Elements that this rank writes before the call, and gets by it. */
+static uint64_t gives(int kind, int count)
+{
+    const collective *c = &collectives[kind];
+    if (kind == BARRIER || (c->root_gives && rank))
+        return 0;
+    return (uint64_t)count * (uint64_t)(c->gives_blocks ? ranks : 1);
+}
+
+static uint64_t gets(int kind, int count)
+{
+    const collective *c = &collectives[kind];
+    if (kind == BARRIER || (c->root_gets && rank))
+        return 0;
+    return (uint64_t)count * (uint64_t)(c->gets_blocks ? ranks : 1);
+}
 
 static void call(int kind, float *x, float *y, int count)
 {
-    if (kind == 0)
-        MPI_Allreduce(MPI_IN_PLACE, x, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-    else if (kind == 1)
-        MPI_Bcast(x, count, MPI_FLOAT, 0, MPI_COMM_WORLD);
-    else if (kind == 2)
-        MPI_Allgather(x, count, MPI_FLOAT, y, count, MPI_FLOAT, MPI_COMM_WORLD);
-    else if (kind == 3)
-        MPI_Reduce_scatter_block(x, y, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-    else
-        MPI_Barrier(MPI_COMM_WORLD);
+    const MPI_Comm all = MPI_COMM_WORLD;
+    switch (kind) {
+    case ALLREDUCE:
+        MPI_Allreduce(MPI_IN_PLACE, x, count, MPI_FLOAT, MPI_SUM, all);
+        break;
+    case BROADCAST:
+        MPI_Bcast(x, count, MPI_FLOAT, 0, all);
+        break;
+    case ALLGATHER:
+        MPI_Allgather(x, count, MPI_FLOAT, y, count, MPI_FLOAT, all);
+        break;
+    case REDUCE_SCATTER:
+        MPI_Reduce_scatter_block(x, y, count, MPI_FLOAT, MPI_SUM, all);
+        break;
+    case REDUCE:
+        MPI_Reduce(rank ? x : MPI_IN_PLACE, rank ? NULL : x, count, MPI_FLOAT, MPI_SUM, 0, all);
+        break;
+    case ALLTOALL:
+        MPI_Alltoall(x, count, MPI_FLOAT, y, count, MPI_FLOAT, all);
+        break;
+    case GATHER:
+        MPI_Gather(x, count, MPI_FLOAT, y, count, MPI_FLOAT, 0, all);
+        break;
+    case SCATTER:
+        MPI_Scatter(x, count, MPI_FLOAT, y, count, MPI_FLOAT, 0, all);
+        break;
+    case SCAN:
+        MPI_Scan(MPI_IN_PLACE, x, count, MPI_FLOAT, MPI_SUM, all);
+        break;
+    default:
+        MPI_Barrier(all);
+    }
 }
 
+/* Element i of what this rank gets; what a rank has for it begins with element `own` where it gives blocks. */
 static float wanted(int kind, uint64_t i, int count, uint64_t turn, const float *sums)
 {
     const uint64_t shift = 7 * turn, n = (uint64_t)count;
-    if (kind == 1)
-        return number(0, i + shift);
-    if (kind == 2)
-        return number((int)(i / n), i % n + shift);
-    if (kind == 3)
-        return sums[(i + (uint64_t)rank * n + shift) % PERIOD];
-    return sums[(i + shift) % PERIOD];
+    const uint64_t own = collectives[kind].gives_blocks ? (uint64_t)rank * n : 0;
+    if (kind == BROADCAST || kind == SCATTER)
+        return number(0, own + i + shift);
+    if (collectives[kind].gets_blocks)
+        return number((int)(i / n), own + i % n + shift);
+    return sums[(own + i + shift) % PERIOD];
 }
 
 static void check(int kind, const float *x, const float *y, int count, uint64_t turn)
 {
-    const float *got = kind == 2 || kind == 3 ? y : x;
-    const uint64_t n = kind == 4 ? 0 : (uint64_t)count * (uint64_t)(kind == 2 ? ranks : 1);
+    const float *got = collectives[kind].in_place ? x : y;
+    const uint64_t n = gets(kind, count);
     float sums[PERIOD];
     for (uint64_t j = 0; j < PERIOD; j++)
-        sums[j] = sum(j);
+        sums[j] = sum(kind == SCAN ? rank + 1 : ranks, j);
     for (uint64_t i = 0; i < n; i++)
         if (got[i] != wanted(kind, i, count, turn, sums)) {
             fprintf(stderr, "mpi_bench: %s: rank %d: element %llu is wrong\n",
@@ -157,8 +228,7 @@ static double once(int kind, float *x, float *y, int count, int more, int *go, d
     static uint64_t turn;
     const uint64_t t = turn++;
     int late;
-    if (kind != 4)
-        fill(x, (uint64_t)count * (uint64_t)(kind == 3 ? ranks : 1), t);
+    fill(x, gives(kind, count), t);
     const double origin = start_together(more, &late);
     *go = origin != 0;
     if (!*go)
@@ -198,8 +268,8 @@ static void measure(const char *name, int kind, uint64_t bytes, double seconds, 
 {
     static double us[MOST], before[MOST], trips[MOST];
     double begin = 0, trip = 0;
-    const uint64_t unit = 4 * (uint64_t)(collectives[kind].blocks ? ranks : 1);
-    const int count = kind == 4 ? 1 : (int)(bytes / unit ? bytes / unit : 1);
+    const uint64_t unit = 4 * (uint64_t)(in_blocks(kind) ? ranks : 1);
+    const int count = kind == BARRIER ? 1 : (int)(bytes / unit ? bytes / unit : 1);
     int taken = 0, go = 1;
     lead_us = FIRST_LEAD_US;
     for (int k = 0, tries = 0; k < WARM_UPS; tries++) {
@@ -227,7 +297,7 @@ static void measure(const char *name, int kind, uint64_t bytes, double seconds, 
     for (int k = 0; k < taken; k++)
         us[k] += before[k]; /* the last end less the first begin */
     if (rank == 0)
-        show(name, kind, kind == 4 ? 0 : (uint64_t)count * unit, us, trips, taken);
+        show(name, kind, kind == BARRIER ? 0 : (uint64_t)count * unit, us, trips, taken);
 }
 
 /* A page that ranks share, by MPI's own means. */
@@ -245,6 +315,16 @@ static void open_sides(void)
     if (rank == 0)
         memset(page, 0, 4096);
     MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* Is it one of the names between commas? */
+static int named(const char *list, const char *name)
+{
+    const size_t length = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)); at += length)
+        if ((at == list || at[-1] == ',') && (!at[length] || at[length] == ','))
+            return 1;
+    return 0;
 }
 
 int main(int argc, char **argv)
@@ -267,8 +347,9 @@ int main(int argc, char **argv)
     memset(x, 0, room);
     memset(y, 0, room);
     open_sides();
-    for (int kind = 0; kind < 5; kind++)
-        for (int i = 0; i < (kind == 4 ? 1 : count) && strstr(argv[2], collectives[kind].name); i++)
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int i = 0; i < (kind == BARRIER ? 1 : count) && named(argv[2], collectives[kind].name);
+             i++)
             measure(argv[1], kind, sizes[i], atof(argv[4]), x, y);
     free(x);
     free(y);
