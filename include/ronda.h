@@ -17,12 +17,14 @@
  * elements and 64 bits wide.  Zero elements and a group of one rank are ordinary cases.
  *
  * A communicator is used by one thread at a time; ronda_abort() alone may be called from any
- * thread.  The library starts no thread of its own, prints nothing and never exits the process.
+ * thread.  The library starts no thread of its own unless it is asked to (RONDA_PROGRESS_THREAD), prints
+ * nothing and never exits the process.
  *
  * Environment, read when a communicator is made:
  *   RONDA_TIMEOUT  seconds until a call that waits gives up (60)
  *   RONDA_ALGO     algorithms to use, such as "allreduce=ring,broadcast=tree" (chosen by cost)
  *   RONDA_LOG      "info" or "debug": say on standard error what is done (nothing is said)
+ *   RONDA_PROGRESS "1": as the flag RONDA_PROGRESS_THREAD (no thread)
  * and by ronda_init(), for ranks as processes; `ronda run` sets them:
  *   RONDA_RANK, RONDA_SIZE   this rank, and how many there are
  *   RONDA_ADDR     where they meet: file:PATH of a socket to be made, or 127.0.0.1:PORT
@@ -140,12 +142,20 @@ typedef struct ronda_plan ronda_plan;
 /** A way to compress; none in this version. */
 typedef struct ronda_compressor ronda_compressor;
 
+/** Flags of ronda_config. */
+enum {
+    /** Calls under way move by themselves, by a thread of ronda's: one for the world and all communicators
+     *  split off it.  Each call then takes a lock.  Without it they move while the program is in a call of
+     *  one of these communicators that waits or tests. */
+    RONDA_PROGRESS_THREAD = 1
+};
+
 /** How to join a world.  Set struct_size to sizeof(ronda_config) and what you need; a field that is
  *  zero or NULL is taken from the environment, then from the default. */
 typedef struct {
     size_t struct_size;
     uint32_t rank, size;       /**< this rank and how many there are; size 0: one */
-    uint32_t flags;            /**< 0 */
+    uint32_t flags;            /**< RONDA_PROGRESS_THREAD, or 0 */
     const char *addr;          /**< where ranks meet: file:PATH or 127.0.0.1:PORT */
     const char *key;           /**< the job's secret; NULL: none */
     const char *transport;     /**< "shm" or NULL */

@@ -60,7 +60,7 @@ static ronda_status check_config(const ronda_config *config, rd_error *err)
         return rd_fail(err, RONDA_EINVAL, RONDA_ANY,
                        "ronda_init: struct_size is %zu; set it to sizeof(ronda_config), %zu",
                        config->struct_size, sizeof *config);
-    if (config && config->flags)
+    if (config && config->flags & ~(uint32_t)RONDA_PROGRESS_THREAD)
         return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "ronda_init: flags 0x%x are unknown",
                        config->flags);
     if (transport && *transport && strcmp(transport, "shm") != 0)
@@ -165,7 +165,9 @@ ronda_status ronda_alloc(ronda_comm *comm, size_t bytes, void **out)
 {
     if (!comm)
         return rd_no_comm("ronda_alloc");
+    rd_comm_lock(comm);
     void *memory = out && bytes <= PTRDIFF_MAX ? rd_comm_alloc(comm, bytes) : NULL;
+    rd_comm_unlock(comm);
     if (memory) {
         *out = memory;
         return RONDA_OK;
@@ -182,7 +184,10 @@ ronda_status ronda_free(ronda_comm *comm, void *ptr)
 {
     if (!comm)
         return rd_no_comm("ronda_free");
-    if (!ptr || rd_comm_free(comm, ptr))
+    rd_comm_lock(comm);
+    const bool freed = !ptr || rd_comm_free(comm, ptr);
+    rd_comm_unlock(comm);
+    if (freed)
         return RONDA_OK;
     comm->error = (rd_error){.rank = comm->rank};
     return rd_fail(&comm->error, RONDA_EINVAL, RONDA_ANY,

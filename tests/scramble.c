@@ -254,6 +254,11 @@ static uint32_t scramble_letters(const rd_link *l)
     return rd_local.letters(inner_of(l));
 }
 
+static void scramble_nudge(rd_link *l)
+{
+    rd_local.nudge(inner_of(l));
+}
+
 static void scramble_pause(rd_link *l, uint64_t sequence)
 {
     rd_local.pause(inner_of(l), sequence);
@@ -344,6 +349,7 @@ static const rd_transport scramble = {.name = "scramble",
                                       .enter = scramble_enter,
                                       .leave = scramble_leave,
                                       .letters = scramble_letters,
+                                      .nudge = scramble_nudge,
                                       .pause = scramble_pause,
                                       .resume = scramble_resume,
                                       .await = scramble_await,

@@ -156,6 +156,7 @@ TEST(variables_that_cannot_be_read)
                                              "=ring",
                                              "allreduce=ring broadcast=tree",
                                              "allreduce=ring,x"};
+    check_variable("RONDA_PROGRESS", "yes");
     static const char *const logs[] = {"verbose", "2", "INFO", "info,debug"};
     char longer[2000];
     for (int i = 0; i < 10; i++)

@@ -584,3 +584,97 @@ TEST(ops_are_checked)
     run_ranks(2, run_other_op, comms);
     world_close(2, comms);
 }
+
+/* --- a thread that moves calls --- */
+
+/* A call of many rounds is done when the program comes back from something else, on all ranks. */
+static void run_tended(ronda_comm *comm, uint32_t rank)
+{
+    enum { COUNT = 300000 };
+    uint32_t *data = malloc(2 * COUNT * sizeof *data), word = 0;
+    ronda_request *requests[3];
+    ronda_comm *part = NULL;
+    CHECK(ronda_split(comm, 0, 0, &part) == RONDA_OK, "%s", ronda_last_error(comm));
+    for (int round = 0; round < 3; round++) {
+        for (uint32_t i = 0; i < 2 * COUNT; i++)
+            data[i] = rank + i;
+        for (int k = 0; k < 2; k++)
+            CHECK(ronda_iallreduce(k ? part : comm, data + k * COUNT, data + k * COUNT, COUNT,
+                                   RONDA_U32, RONDA_SUM, &requests[k]) == RONDA_OK,
+                  "%s", ronda_last_error(comm));
+        CHECK(ronda_irecv(comm, &word, 1, RONDA_U32, RONDA_ANY, 9, NULL, &requests[2]) == RONDA_OK,
+              "%s", ronda_last_error(comm));
+        CHECK(ronda_send(comm, &rank, 1, RONDA_U32, (rank + 1) % ronda_size(comm), 9) == RONDA_OK,
+              "%s", ronda_last_error(comm));
+        sleep_ms(test_sanitized() ? 900 : 250);
+        for (int k = 0; k < 3; k++) {
+            bool done = false;
+            CHECK(ronda_test(requests[k], &done) == RONDA_OK && done, "call %d has not moved", k);
+        }
+        CHECK(ronda_wait_all(requests, 3) == RONDA_OK, "%s", ronda_last_error(comm));
+        for (uint32_t i = 0; i < 2 * COUNT; i++)
+            if (!CHECK(data[i] == 3 + 3 * i, "element %u is %u", i, data[i]))
+                break;
+    }
+    CHECK(ronda_close(part) == RONDA_OK, "close");
+    free(data);
+}
+
+static void thread_tended(void *context, uint32_t rank)
+{
+    run_tended(((ronda_comm **)context)[rank], rank);
+}
+
+static int process_tended(job *j, uint32_t rank)
+{
+    ronda_comm *comm = NULL;
+    const ronda_config config = {.struct_size = sizeof config,
+                                 .rank = rank,
+                                 .size = j->size,
+                                 .addr = j->address,
+                                 .flags = RONDA_PROGRESS_THREAD};
+    if (!CHECK(ronda_init(&config, &comm) == RONDA_OK, "%s", ronda_last_error(NULL)))
+        return 1;
+    run_tended(comm, rank);
+    CHECK(ronda_close(comm) == RONDA_OK, "close");
+    return 0;
+}
+
+TEST(calls_move_by_themselves)
+{
+    ronda_comm *comms[3];
+    setenv("RONDA_PROGRESS", "1", 1);
+    const bool open = world_open(3, "allreduce=ring", comms);
+    unsetenv("RONDA_PROGRESS");
+    if (!open)
+        return;
+    run_ranks(3, thread_tended, comms);
+    world_close(3, comms);
+    setenv("RONDA_ALGO", "allreduce=ring", 1);
+    job j = job_open(3, process_tended, NULL);
+    job_start(&j);
+    unsetenv("RONDA_ALGO");
+    job_wait(&j, 60);
+    for (uint32_t k = 0; k < 3; k++)
+        CHECK(j.status[k] == 0, "rank %u ended with 0x%x", k, (unsigned)j.status[k]);
+    job_close(&j);
+}
+
+TEST(random_programs_with_a_thread_each)
+{
+    rng r = rng_start();
+    static random_calls p;
+    test_deadline(200);
+    for (uint32_t i = 0; i < (test_sanitized() ? 5 : 25) && !test_failed(); i++) {
+        draw_calls(&r, &p, 1 + (uint32_t)rng_below(&r, 5), 2000);
+        setenv("RONDA_PROGRESS", "1", 1);
+        const bool open = world_open(p.size, NULL, p.comms);
+        unsetenv("RONDA_PROGRESS");
+        if (!open)
+            return;
+        run_ranks(p.size, run_thread, &p);
+        if (!test_failed())
+            world_close(p.size, p.comms);
+        calls_free(p.calls, p.count);
+    }
+}

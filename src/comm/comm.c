@@ -20,6 +20,13 @@ ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm
     for (int k = 0; k < RD_KINDS; k++)
         c->forced[k] = settings->forced[k];
     c->error = (rd_error){.rank = c->rank, .peer = RONDA_ANY};
+    c->tender = kin ? rd_tender_share(kin->tender) : NULL;
+    if (!kin && settings->tended && !(c->tender = rd_tender_open(c->engine))) {
+        rd_engine_close(c->engine, 0, err);
+        rd_free(c);
+        return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: no thread to move its calls",
+                       link->rank);
+    }
     rd_log_say(&c->log, RD_LOG_INFO, "rank %u of %u: open over %s", c->rank, c->size,
                link->transport->name);
     *out = c;
@@ -28,6 +35,9 @@ ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm
 
 ronda_status rd_comm_close(ronda_comm *c)
 {
+    rd_comm_lock(c);
+    const bool alone = c->tender && rd_tender_drop(c->tender, c->engine);
+    rd_tender *tender = alone ? NULL : c->tender;
     const ronda_status status = rd_engine_close(c->engine, c->timeout_ns, &c->error);
     rd_log_say(&c->log, RD_LOG_INFO, "rank %u of %u: closed after %llu calls%s%s", c->rank, c->size,
                (unsigned long long)c->sequence, status ? ": " : "", status ? c->error.message : "");
@@ -37,6 +47,8 @@ ronda_status rd_comm_close(ronda_comm *c)
     c->link->transport->close(c->link);
     rd_prepared_free(&c->prepared);
     rd_free(c);
+    if (tender)
+        rd_tender_leave(tender);
     return status;
 }
 
@@ -177,8 +189,8 @@ ronda_status rd_comm_start(ronda_comm *c, const rd_call *call, rd_prepared *p, c
     return RONDA_OK;
 }
 
-ronda_status rd_comm_post(ronda_comm *c, const rd_posting *what, ronda_message *info,
-                          ronda_request **request)
+static ronda_status post(ronda_comm *c, const rd_posting *what, ronda_message *info,
+                         ronda_request **request)
 {
     if (rd_engine_must_leave(c->engine, UINT64_MAX)) {
         rd_engine_cause(c->engine, &c->error);
@@ -201,16 +213,30 @@ ronda_status rd_comm_post(ronda_comm *c, const rd_posting *what, ronda_message *
     return RONDA_OK;
 }
 
+ronda_status rd_comm_post(ronda_comm *c, const rd_posting *what, ronda_message *info,
+                          ronda_request **request)
+{
+    rd_comm_lock(c);
+    const ronda_status status = post(c, what, info, request);
+    rd_comm_unlock(c);
+    return status;
+}
+
 bool rd_comm_test(ronda_request *r)
 {
-    return r->letter ? rd_mail_test(r->comm->engine, r->letter)
-                     : rd_engine_test(r->comm->engine, r->flight);
+    ronda_comm *c = r->comm;
+    rd_comm_lock(c);
+    const bool done =
+        r->letter ? rd_mail_test(c->engine, r->letter) : rd_engine_test(c->engine, r->flight);
+    rd_comm_unlock(c);
+    return done;
 }
 
 ronda_status rd_comm_wait(ronda_request *r)
 {
     ronda_comm *c = r->comm;
     const uint64_t timeout_ns = r->timeout_ns ? r->timeout_ns : c->timeout_ns;
+    rd_comm_lock(c);
     const ronda_status status =
         r->letter ? rd_mail_wait(c->engine, r->letter, timeout_ns, r->info, &c->error)
                   : rd_engine_wait(c->engine, r->flight, timeout_ns, &c->error);
@@ -219,6 +245,7 @@ ronda_status rd_comm_wait(ronda_request *r)
     r->open = false;
     c->open_requests--;
     put_request(r);
+    rd_comm_unlock(c);
     if (!status || status == RONDA_EINVAL) /* a letter that does not fit stays */
         return status;
     return fail_for_good(c);

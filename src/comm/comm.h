@@ -78,8 +78,11 @@ typedef struct {
     uint32_t count, capacity;
 } rd_blocks;
 
+typedef struct rd_tender rd_tender;
+
 struct ronda_comm {
     uint32_t rank, size;
+    rd_tender *tender; /* or NULL: calls move while the program is inside one */
     rd_link *link;
     rd_engine *engine;
     uint64_t sequence, mark; /* of the last call that was made */
@@ -101,6 +104,7 @@ typedef struct {
     uint64_t timeout_ns;
     rd_log log;
     const rd_algorithm *forced[RD_KINDS];
+    bool tended; /* a thread moves calls under way */
 } rd_settings;
 
 /* settings.c: config, then environment, then defaults. */
@@ -127,6 +131,23 @@ bool rd_comm_test(ronda_request *r);         /* the wait will not wait */
 ronda_status rd_comm_post(ronda_comm *c, const rd_posting *what, ronda_message *info,
                           ronda_request **request);
 void rd_requests_free(ronda_comm *c);
+
+/* tender.c: NULL if there is no thread to be had.  share and drop: the lock is held. */
+rd_tender *rd_tender_open(rd_engine *engine);
+rd_tender *rd_tender_share(rd_tender *t);
+bool rd_tender_drop(rd_tender *t, const rd_engine *leaving); /* true: it is gone, and its lock */
+void rd_tender_enter(rd_tender *t);
+void rd_tender_leave(rd_tender *t);
+static inline void rd_comm_lock(ronda_comm *c)
+{
+    if (c->tender)
+        rd_tender_enter(c->tender);
+}
+static inline void rd_comm_unlock(ronda_comm *c)
+{
+    if (c->tender)
+        rd_tender_leave(c->tender);
+}
 
 /* submit.c: checks a call and runs it; request: NULL, or where to put it if it is not to block */
 ronda_status rd_submit(ronda_comm *c, rd_call *call, const void *send, void *recv,

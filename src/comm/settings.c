@@ -63,8 +63,13 @@ ronda_status rd_settings_read(const ronda_config *config, rd_settings *out, rd_e
 {
     *out = (rd_settings){.timeout_ns = DEFAULT_TIMEOUT_NS};
     const char *timeout = getenv("RONDA_TIMEOUT"), *algo = getenv("RONDA_ALGO"),
-               *log = getenv("RONDA_LOG");
+               *log = getenv("RONDA_LOG"), *progress = getenv("RONDA_PROGRESS");
 
+    out->tended = config && config->flags & RONDA_PROGRESS_THREAD;
+    if (progress && strcmp(progress, "1") == 0)
+        out->tended = true;
+    else if (progress && *progress && strcmp(progress, "0") != 0)
+        return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "RONDA_PROGRESS=%s is not 0 or 1", progress);
     if (config && config->timeout_ns)
         out->timeout_ns = config->timeout_ns;
     else if (timeout && *timeout && !seconds(timeout, &out->timeout_ns))

@@ -118,6 +118,7 @@ ronda_status rd_comm_split(ronda_comm *c, int color, int key, ronda_comm **out)
     uint64_t *words = rd_alloc(c->size * sizeof *words);
     part p = {.members = rd_alloc(c->size * sizeof *p.members)};
     ronda_status status;
+    rd_comm_lock(c);
     if (words && p.members && c->link->transport->split) {
         status = split(c, (ticket){color < 0 ? -1 : color, key}, words, &p, out);
     } else {
@@ -125,6 +126,7 @@ ronda_status rd_comm_split(ronda_comm *c, int color, int key, ronda_comm **out)
         status = rd_fail(&c->error, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory to split %u ranks",
                          c->rank, c->size);
     }
+    rd_comm_unlock(c);
     rd_free(words);
     rd_free(p.members);
     return status;

@@ -186,7 +186,10 @@ ronda_status rd_submit(ronda_comm *c, rd_call *call, const void *send, void *rec
         return status;
     const void *in = send ? send : &nothing;
     void *to = recv ? recv : &nothing;
-    return out ? rd_comm_start(c, call, p, in, to, out) : rd_comm_run(c, call, p, in, to);
+    rd_comm_lock(c);
+    status = out ? rd_comm_start(c, call, p, in, to, out) : rd_comm_run(c, call, p, in, to);
+    rd_comm_unlock(c);
+    return status;
 }
 
 ronda_status rd_check_shape(ronda_comm *c, rd_call *call)

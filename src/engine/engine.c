@@ -497,17 +497,6 @@ ronda_status rd_engine_wait(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd_
     return wait_for(e, f, timeout_ns, err);
 }
 
-/* Whoever only tests never sleeps: now and then it looks whether its peers live and agree. */
-static void look_after(rd_engine *e, const rd_flight *f)
-{
-    rd_error err = {0};
-    uint32_t whom = RONDA_ANY;
-    if (e->wrong)
-        attend(e, &err);
-    else if (look_around(e, &f->job.record, NULL, &whom, &err))
-        rd_engine_give_up(e, &err);
-}
-
 static bool time_to_look(rd_engine *e)
 {
     enum { TESTS = 64, EVERY_NS = 5000000 };
@@ -519,12 +508,29 @@ static bool time_to_look(rd_engine *e)
     return true;
 }
 
+static void look_now(rd_engine *e)
+{
+    rd_error err = {0};
+    uint32_t whom = RONDA_ANY;
+    if (e->wrong)
+        attend(e, &err);
+    else if (look_around(e, &e->first->job.record, NULL, &whom, &err))
+        rd_engine_give_up(e, &err);
+}
+
+/* Whoever only tests never sleeps: now and then it looks whether its peers live and agree. */
+void rd_engine_look_after(rd_engine *e)
+{
+    if (e->first && time_to_look(e))
+        look_now(e);
+}
+
 bool rd_engine_test(rd_engine *e, rd_flight *f)
 {
     if (f->done || !step_in(e, f))
         return true;
-    if (!rd_engine_progress(e) && time_to_look(e))
-        look_after(e, f);
+    if (!rd_engine_progress(e))
+        rd_engine_look_after(e);
     doubt(e, f);
     rd_engine_step_out(e);
     return f->done || f->lost;

@@ -48,6 +48,14 @@ uint32_t rd_engine_flights(const rd_engine *e);
 /* Both at once: what blocking calls use. */
 ronda_status rd_engine_run(rd_engine *e, const rd_job *job, uint64_t timeout_ns, rd_error *err);
 
+/* For a thread that moves calls under way, of this engine and its kin, while nobody is inside. */
+bool rd_engine_busy(const rd_engine *e); /* there are some */
+uint32_t rd_engine_tend(rd_engine *e);   /* moves them; how many steps that were */
+void rd_engine_doze(rd_engine *e,
+                    bool briefly);  /* after nothing moved: until something may have happened */
+void rd_engine_nudge(rd_engine *e); /* any thread: who dozes wakes up */
+rd_engine *rd_engine_next(const rd_engine *e); /* of the ring; NULL: it is alone */
+
 /* Has the world failed in a way that concerns the call of this number? */
 bool rd_engine_must_leave(rd_engine *e, uint64_t sequence);
 void rd_engine_cause(rd_engine *e, rd_error *out); /* and why; status is never RONDA_OK */

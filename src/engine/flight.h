@@ -139,9 +139,10 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
                             rd_port *hint, rd_patience *patience, rd_error *err);
 /* Err is the cause; returns its status */
 ronda_status rd_engine_give_up(rd_engine *e, rd_error *err);
-void rd_engine_step_in(rd_engine *e);  /* back to calls under way */
-void rd_engine_step_out(rd_engine *e); /* to the caller, with or without calls under way */
-void rd_engine_lose(rd_engine *e);     /* the same, for what is found by the way */
+void rd_engine_look_after(rd_engine *e); /* now and then: do the peers live, and agree? */
+void rd_engine_step_in(rd_engine *e);    /* back to calls under way */
+void rd_engine_step_out(rd_engine *e);   /* to the caller, with or without calls under way */
+void rd_engine_lose(rd_engine *e);       /* the same, for what is found by the way */
 
 /* trouble.c: what went wrong, in a sentence. */
 ronda_status rd_trouble_mismatch(rd_link *link, const rd_record *mine, uint32_t peer,

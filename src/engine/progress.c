@@ -2,8 +2,11 @@
  *
  * Communicators that were split off each other have an engine each, in a ring.  Whoever waits for one of
  * them moves them all: what a peer waits for may be a call of another one. */
+#include "base/clock.h"
 #include "engine/flight.h"
 #include "engine/mail.h"
+
+#include <sched.h>
 
 rd_channel *rd_channel_of(rd_engine *e, const rd_job *job)
 {
@@ -124,6 +127,54 @@ static uint32_t move_kin(rd_engine *k)
         ran = move(k) + rd_mail_move(k);
     rd_engine_step_out(k);
     return ran;
+}
+
+bool rd_engine_busy(const rd_engine *e)
+{
+    return e->first || rd_mail_busy(e) || rd_kin_busy(e);
+}
+
+/* Done flights that nobody has waited for are no reason to look. */
+static bool moves(const rd_engine *e)
+{
+    for (const rd_flight *f = e->first; f; f = f->next)
+        if (!f->done && !f->lost)
+            return true;
+    return rd_mail_busy(e);
+}
+
+uint32_t rd_engine_tend(rd_engine *e)
+{
+    uint32_t ran = 0;
+    rd_engine *k = e;
+    do {
+        if (moves(k)) {
+            ran += move_kin(k);
+            rd_engine_look_after(k);
+        }
+        k = k->kin;
+    } while (k != e);
+    return ran;
+}
+
+void rd_engine_doze(rd_engine *e, bool briefly)
+{
+    enum { LONG = 1 << 20, A_WHILE = 20000000 };
+    if (briefly)
+        sched_yield();
+    else
+        e->transport->wait(e->link, NULL, LONG, rd_now_ns() + A_WHILE);
+}
+
+void rd_engine_nudge(rd_engine *e)
+{
+    if (e)
+        e->transport->nudge(e->link);
+}
+
+rd_engine *rd_engine_next(const rd_engine *e)
+{
+    return e->kin == e ? NULL : e->kin;
 }
 
 uint32_t rd_engine_progress(rd_engine *e)

@@ -112,6 +112,15 @@ void rd_share_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t until_ns)
     atomic_store(asleep, 0);
 }
 
+/* Whoever has said that it sleeps, or will before it looks again. */
+void rd_share_nudge(rd_link *l)
+{
+    rd_member *whole = rd_member_of(l)->whole;
+    rd_fence();
+    if (atomic_load(&whole->boards[whole->link.rank].asleep))
+        whole->ring(whole, whole->link.rank);
+}
+
 void rd_wake_all(rd_member *m)
 {
     rd_everyone_fence(m);

@@ -142,6 +142,7 @@ void rd_arena_tidy(rd_ring *arena); /* forgets what peers have released */
 
 /* The slots of rd_transport that both use as they are. */
 void rd_share_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t until_ns);
+void rd_share_nudge(rd_link *l);
 void *rd_share_reserve(rd_port *p, uint64_t least, uint64_t *bytes);
 rd_port *rd_share_port(rd_link *l, uint32_t peer, uint32_t channel);
 uint32_t rd_share_letters(const rd_link *l);
@@ -167,12 +168,13 @@ void rd_share_cause(rd_link *l, rd_error *out);
 void rd_share_quiesce(rd_link *l, uint64_t until_ns);
 
 #define RD_SHARE_SLOTS                                                                             \
-    .port = rd_share_port, .letters = rd_share_letters, .can_send = rd_share_can_send,             \
-    .reserve = rd_share_reserve, .commit = rd_share_commit, .share = rd_share_share,               \
-    .lend = rd_share_lend, .give_back = rd_share_give_back, .sent = rd_share_sent,                 \
-    .home = rd_share_home, .peek = rd_share_peek, .release = rd_share_release,                     \
-    .wait = rd_share_wait, .enter = rd_share_enter, .leave = rd_share_leave,                       \
-    .pause = rd_share_pause, .resume = rd_share_resume, .await = rd_share_await,                   \
-    .record = rd_share_record, .abort = rd_share_abort, .cause = rd_share_cause
+    .nudge = rd_share_nudge, .port = rd_share_port, .letters = rd_share_letters,                   \
+    .can_send = rd_share_can_send, .reserve = rd_share_reserve, .commit = rd_share_commit,         \
+    .share = rd_share_share, .lend = rd_share_lend, .give_back = rd_share_give_back,               \
+    .sent = rd_share_sent, .home = rd_share_home, .peek = rd_share_peek,                           \
+    .release = rd_share_release, .wait = rd_share_wait, .enter = rd_share_enter,                   \
+    .leave = rd_share_leave, .pause = rd_share_pause, .resume = rd_share_resume,                   \
+    .await = rd_share_await, .record = rd_share_record, .abort = rd_share_abort,                   \
+    .cause = rd_share_cause
 
 #endif

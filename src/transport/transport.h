@@ -123,6 +123,9 @@ struct rd_transport {
      * often in a row the caller has found nothing to do; port: where news is expected, or NULL. */
     void (*wait)(rd_link *link, rd_port *port, uint32_t idle, uint64_t until_ns);
 
+    /* Any thread of this rank: a wait returns soon */
+    void (*nudge)(rd_link *link);
+
     /* The board: each rank announces its calls, and others can look when they wait too long. */
     void (*enter)(rd_link *link, const rd_record *record);
     void (*leave)(rd_link *link, uint64_t sequence);

@@ -1,0 +1,128 @@
+/* tender.c: a thread that moves calls under way while the program does something else.
+ *
+ * One for a communicator and all that are split off it.  It holds the lock whenever it is awake or asleep in
+ * the transport, and waits for work without it:
+ *
+ *     program   ... [wants in: counts itself, wakes the thread] [lock: any call] ... computes ...
+ *     thread        asleep, lock held -> gives it up            waits -> moves calls -> asleep
+ *
+ * So engines need no locks of their own, and without this thread there is no lock at all. */
+#include "base/mem.h"
+#include "comm/comm.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+struct rd_tender {
+    pthread_mutex_t lock;
+    pthread_cond_t work; /* there may be something to do */
+    pthread_t thread;
+    _Atomic uint32_t wanted; /* how many want the lock */
+    bool stop;
+    uint32_t users;    /* communicators */
+    rd_engine *engine; /* one of the ring */
+};
+
+/* Where it has to look, it looks; else it sleeps until a peer or this rank wakes it. */
+static void tend(rd_tender *t, uint32_t *idle)
+{
+    enum { FEW = 20 };
+    if (rd_engine_tend(t->engine))
+        *idle = 0;
+    else
+        rd_engine_doze(t->engine, ++*idle < FEW);
+}
+
+static void *main_of(void *context)
+{
+    rd_tender *t = context;
+    uint32_t idle = 0;
+    pthread_mutex_lock(&t->lock);
+    while (!t->stop) {
+        if (!t->engine || !rd_engine_busy(t->engine)) {
+            pthread_cond_wait(&t->work, &t->lock);
+        } else if (atomic_load(&t->wanted)) {
+            pthread_mutex_unlock(&t->lock);
+            while (atomic_load(&t->wanted))
+                sched_yield();
+            pthread_mutex_lock(&t->lock);
+        } else {
+            tend(t, &idle);
+        }
+    }
+    pthread_mutex_unlock(&t->lock);
+    return NULL;
+}
+
+/* The program's signals are the program's. */
+static int start_thread(rd_tender *t)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int error = pthread_create(&t->thread, NULL, main_of, t);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+rd_tender *rd_tender_open(rd_engine *engine)
+{
+    pthread_mutexattr_t again;
+    rd_tender *t = rd_alloc(sizeof *t);
+    if (!t)
+        return NULL;
+    t->users = 1;
+    t->engine = engine;
+    pthread_mutexattr_init(&again);
+    pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE); /* calls are made of calls */
+    pthread_mutex_init(&t->lock, &again);
+    pthread_mutexattr_destroy(&again);
+    pthread_cond_init(&t->work, NULL);
+    if (start_thread(t) == 0)
+        return t;
+    rd_free(t);
+    return NULL;
+}
+
+void rd_tender_enter(rd_tender *t)
+{
+    atomic_fetch_add(&t->wanted, 1);
+    if (pthread_mutex_trylock(&t->lock)) {
+        rd_engine_nudge(t->engine);
+        pthread_mutex_lock(&t->lock);
+    }
+    atomic_fetch_sub(&t->wanted, 1);
+}
+
+void rd_tender_leave(rd_tender *t)
+{
+    if (t->engine && rd_engine_busy(t->engine))
+        pthread_cond_signal(&t->work);
+    pthread_mutex_unlock(&t->lock);
+}
+
+rd_tender *rd_tender_share(rd_tender *t)
+{
+    if (t)
+        t->users++;
+    return t;
+}
+
+/* The lock is held, and stays so unless this was the last. */
+bool rd_tender_drop(rd_tender *t, const rd_engine *leaving)
+{
+    if (t->engine == leaving)
+        t->engine = rd_engine_next(leaving);
+    if (--t->users)
+        return false;
+    t->stop = true;
+    pthread_cond_signal(&t->work);
+    pthread_mutex_unlock(&t->lock);
+    pthread_join(t->thread, NULL);
+    pthread_mutex_destroy(&t->lock);
+    pthread_cond_destroy(&t->work);
+    rd_free(t);
+    return true;
+}
