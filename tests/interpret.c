@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "value.h"
+#include "outcome.h"
 
 enum { COPIED, LENT, RETURNED };
 
@@ -71,14 +71,6 @@ static bool often(world *w, uint32_t of_four)
 
 /* --- memory --- */
 
-/* Block i of a buffer that has one for each rank. */
-static rd_range block(const rd_shape *s, uint8_t buffer, uint32_t i)
-{
-    const uint64_t *starts = s->starts[buffer];
-    return (rd_range){buffer, starts ? starts[i] : i * s->count,
-                      starts ? starts[i + 1] - starts[i] : s->count};
-}
-
 static value *cells(world *w, uint32_t rank, uint8_t buffer, uint64_t at, uint64_t count,
                     bool writes)
 {
@@ -90,7 +82,7 @@ static value *cells(world *w, uint32_t rank, uint8_t buffer, uint64_t at, uint64
     }
     if (writes && buffer == RD_IN && count &&
         !(s->in_place && rd_kind(s->kind)->place != RD_RECV_IN_SEND)) {
-        const rd_range own = block(s, RD_IN, rank);
+        const rd_range own = outcome_block(s, RD_IN, rank);
         if (!s->in_place || at < own.at || at + count > own.at + own.count) {
             say(w, RUN_WRONG, "rank %u writes the caller's input", rank);
             return NULL;
@@ -132,9 +124,9 @@ static void place_buffers(world *w, uint32_t rank)
     if (place == RD_SAME)
         buffer[RD_IN] = buffer[RD_OUT];
     if (place == RD_SEND_IN_RECV)
-        buffer[RD_IN] = buffer[RD_OUT] + block(s, RD_OUT, rank).at;
+        buffer[RD_IN] = buffer[RD_OUT] + outcome_block(s, RD_OUT, rank).at;
     if (place == RD_RECV_IN_SEND)
-        buffer[RD_OUT] = buffer[RD_IN] + block(s, RD_IN, rank).at;
+        buffer[RD_OUT] = buffer[RD_IN] + outcome_block(s, RD_IN, rank).at;
 }
 
 /* --- messages --- */
@@ -502,34 +494,10 @@ static void start(world *w)
     shuffle(w);
 }
 
-static value expected(const world *w, uint32_t rank, uint64_t e)
-{
-    const rd_shape *s = &w->plans[rank]->shape;
-    const rd_kind_facts *k = rd_kind(s->kind);
-    const bool blocks = k->gives == RD_BLOCKS;
-    uint32_t q = 0;
-    if (k->gets == RD_BLOCKS) {
-        while (e >= block(s, RD_OUT, q).at + block(s, RD_OUT, q).count)
-            q++;
-        const uint64_t at = blocks ? block(&w->plans[q]->shape, RD_IN, rank).at : 0;
-        return value_leaf(q, at + e - block(s, RD_OUT, q).at);
-    }
-    const uint64_t brought = blocks ? block(s, RD_IN, rank).at + e : e;
-    if (!k->reduces && s->kind != RONDA_BARRIER)
-        return value_leaf(s->root, brought);
-    const uint32_t ranks = s->kind == RONDA_SCAN     ? rank + 1
-                           : s->kind == RONDA_EXSCAN ? rank
-                                                     : s->size;
-    value sum = value_leaf(0, brought);
-    for (q = 1; q < ranks; q++)
-        sum = value_fold(sum, value_leaf(q, brought));
-    return s->mean ? value_scaled(sum) : sum;
-}
-
 static bool is_right(world *w, uint32_t rank, uint64_t e)
 {
     const rd_plan *p = w->plans[rank];
-    const value is = w->buffer[rank][RD_OUT][e], wanted = expected(w, rank, e);
+    const value is = w->buffer[rank][RD_OUT][e], wanted = outcome(w->plans, rank, e);
     if (p->shape.kind == RONDA_BARRIER)
         return is.ranks == wanted.ranks;
     if (is.sum != wanted.sum)
