@@ -331,6 +331,15 @@ static uint64_t choose_seed(void)
     return ((uint64_t)t.tv_sec * 1000000007 + (uint64_t)t.tv_nsec) ^ (uint64_t)getpid();
 }
 
+#if defined(__SANITIZE_THREAD__)
+/* Ranks as processes are forked while the watchdog waits, and may start threads of their own. */
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+    return "die_after_fork=0";
+}
+#endif
+
 static void hold(void)
 {
     pthread_mutex_lock(&lock);
