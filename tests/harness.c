@@ -333,7 +333,7 @@ static uint64_t choose_seed(void)
 
 #if defined(__SANITIZE_THREAD__)
 /* Ranks as processes are forked while the watchdog waits, and may start threads of their own. */
-const char *__tsan_default_options(void);
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {
     return "die_after_fork=0";
