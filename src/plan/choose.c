@@ -12,6 +12,9 @@
 #include "plan/choose.h"
 
 enum { SAMPLES = 16 };
+/* A plan that is never cut needs scratch for whole messages: beyond this it is taken only for want of another. */
+enum { MOST_WHOLE_SCRATCH = 4 << 20 };
+static const double FORBIDDEN_NS = 1e15, LOCAL_STEP_NS = 30;
 
 /* Measured on two machines of 2 and 16 cores, with bench/bench_algorithms.c. */
 rd_facts rd_facts_local(uint32_t cpus)
@@ -71,9 +74,9 @@ static double step_price(const rd_plan *p, const rd_step *s, const rd_facts *fac
                     : 0);
     case RD_COPY:
         return s->to_buffer == RD_SCRATCH && lent ? facts->stage_ns + size * facts->stage_byte_ns
-                                                  : size * facts->copy_ns;
+                                                  : LOCAL_STEP_NS + size * facts->copy_ns;
     default:
-        return 2 * size * facts->fold_ns;
+        return LOCAL_STEP_NS + 2 * size * facts->fold_ns;
     }
 }
 
@@ -104,7 +107,7 @@ rd_price rd_price_of(const rd_algorithm *a, const rd_shape *shape, const rd_fact
     const uint32_t n = shape->size;
     const uint32_t samples = n < SAMPLES ? n : SAMPLES;
     rd_price price = {.algorithm = a};
-    double work = 0, most = 0;
+    double work = 0, most = 0, forbidden = 0;
 
     for (uint32_t i = 0; i < samples; i++) {
         rd_shape s = *shape;
@@ -120,11 +123,13 @@ rd_price rd_price_of(const rd_algorithm *a, const rd_shape *shape, const rd_fact
         price.messages = r.messages > price.messages ? r.messages : price.messages;
         price.sent_bytes =
             p->sent * s.width > price.sent_bytes ? p->sent * s.width : price.sent_bytes;
+        if (a->flags & RD_WHOLE && p->scratch * s.width > MOST_WHOLE_SCRATCH)
+            forbidden = FORBIDDEN_NS;
         rd_plan_free(p);
     }
     const double crowd = (double)n / (facts->cpus ? facts->cpus : 1);
     const double all = work * crowd;
-    price.ns = (most > all ? most : all) + price.rounds * facts->latency_ns;
+    price.ns = (most > all ? most : all) + price.rounds * facts->latency_ns + forbidden;
     if (crowd > 1)
         price.ns += price.rounds * facts->switch_ns * crowd;
     return price;
