@@ -295,81 +295,6 @@ ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
     return err->status;
 }
 
-/* Does the lane wait for its peer, be it for a message, for room, or for a loan to come home? */
-static bool lane_waits(rd_engine *e, const rd_flight *f, const rd_lane_state *lane, bool sends)
-{
-    rd_view view;
-    if (!sends) /* less than an element of a message is of no use */
-        return lane->next != lane->end && (!e->transport->peek(lane->port, &view) ||
-                                           (view.bytes < f->width && view.bytes < view.total));
-    if (lane->next != lane->end && (lane->refused || !e->transport->can_send(lane->port)))
-        return true; /* refused: there is room for a message, but not for its bytes */
-    return lane->lent && !e->transport->home(lane->port, lane->base + lane->lent - 1);
-}
-
-static bool has_closed(rd_engine *e, uint32_t peer)
-{
-    return e->transport->presence(e->link, peer).closed;
-}
-
-/* Looks at the peers that a flight waits for.  A peer may have sent just before it closed, so what we
- * wait for is looked at again after the peer was seen to have closed.  *whom: one whom we wait for,
- * rather one that has not made the call, rather one that should send; RONDA_ANY: nobody, things
- * can go on. */
-static ronda_status look(rd_engine *e, const rd_flight *f, uint32_t *whom, uint32_t *best,
-                         rd_error *err)
-{
-    const rd_channel *channel = rd_channel_of(e, &f->job);
-    if (!f->begun && channel->owed_count && *whom == RONDA_ANY)
-        *whom = channel->owed[channel->owed_count - 1].peer;
-    for (uint32_t l = 0; f->begun && l < f->plan->lane_count; l++) {
-        const rd_plan_lane *lane = &f->plan->lanes[l];
-        if (lane->peer == RD_NONE)
-            continue;
-        const bool closed = has_closed(e, lane->peer);
-        if (!lane_waits(e, f, &f->lanes[l], lane->sends))
-            continue;
-        const ronda_status status = rd_trouble_look(e->link, &f->job.record, lane->peer, err);
-        if (status)
-            return status;
-        if (closed)
-            return rd_trouble_closed(e->link, &f->job.record, lane->peer, err);
-        const bool absent =
-            e->transport->presence(e->link, lane->peer).sequence < f->job.record.sequence;
-        const uint32_t weight = 1u + !lane->sends + 2u * absent;
-        if (weight > *best) {
-            *whom = lane->peer;
-            *best = weight;
-        }
-    }
-    return RONDA_OK;
-}
-
-static ronda_status look_at(rd_engine *e, const rd_record *call, const rd_awaited *what,
-                            uint32_t *whom, rd_error *err)
-{
-    rd_view view;
-    const bool closed = has_closed(e, what->peer);
-    if (what->sends ? e->transport->can_send(what->port)
-                    : e->transport->peek(what->port, &view) && view.bytes == view.total)
-        return RONDA_OK;
-    *whom = what->peer;
-    const ronda_status status = rd_trouble_look(e->link, call, what->peer, err);
-    return status || !closed ? status : rd_trouble_closed(e->link, call, what->peer, err);
-}
-
-static ronda_status look_around(rd_engine *e, const rd_record *call, const rd_awaited *what,
-                                uint32_t *whom, rd_error *err)
-{
-    ronda_status status = RONDA_OK;
-    uint32_t best = 0;
-    if (what)
-        return look_at(e, call, what, whom, err);
-    for (rd_flight *f = e->first; f && !status; f = f->next)
-        status = f->done || f->lost ? RONDA_OK : look(e, f, whom, &best, err);
-    return status;
-}
-
 /* A message that does not fit: the sentence, and the end. */
 static ronda_status attend(rd_engine *e, rd_error *err)
 {
@@ -401,7 +326,7 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
     if (now >= p->look_ns || now >= p->deadline_ns || goodbyes != p->goodbyes) {
         uint32_t whom = RONDA_ANY;
         p->goodbyes = goodbyes;
-        ronda_status status = look_around(e, call, what, &whom, err);
+        ronda_status status = rd_look_around(e, call, what, &whom, err);
         if (!status && now >= p->deadline_ns && whom != RONDA_ANY)
             status = rd_trouble_timeout(e->link, call, whom, p->timeout_ns, err);
         if (status)
@@ -514,7 +439,7 @@ static void look_now(rd_engine *e)
     uint32_t whom = RONDA_ANY;
     if (e->wrong)
         attend(e, &err);
-    else if (look_around(e, &e->first->job.record, NULL, &whom, &err))
+    else if (rd_look_around(e, &e->first->job.record, NULL, &whom, &err))
         rd_engine_give_up(e, &err);
 }
 

@@ -144,6 +144,15 @@ void rd_engine_step_in(rd_engine *e);    /* back to calls under way */
 void rd_engine_step_out(rd_engine *e);   /* to the caller, with or without calls under way */
 void rd_engine_lose(rd_engine *e);       /* the same, for what is found by the way */
 
+/* look.c */
+/* Does a flight that has begun wait for the peer of its lane l, be it for a message, for room, or for
+ * a loan to come home? */
+bool rd_lane_waits(rd_engine *e, const rd_flight *f, uint32_t l);
+/* What has gone wrong with those that are waited for, by `what` or by all flights; else OK and one whom we
+ * wait for, RONDA_ANY: nobody, things can go on. */
+ronda_status rd_look_around(rd_engine *e, const rd_record *call, const rd_awaited *what,
+                            uint32_t *whom, rd_error *err);
+
 /* trouble.c: what went wrong, in a sentence. */
 ronda_status rd_trouble_mismatch(rd_link *link, const rd_record *mine, uint32_t peer,
                                  rd_error *err);
