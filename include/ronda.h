@@ -18,13 +18,15 @@
  *
  * A communicator is used by one thread at a time; ronda_abort() alone may be called from any
  * thread.  The library starts no thread of its own unless it is asked to (RONDA_PROGRESS_THREAD), prints
- * nothing and never exits the process.
+ * nothing that was not asked for and never exits the process.
  *
  * Environment, read when a communicator is made:
  *   RONDA_TIMEOUT  seconds until a call that waits gives up (60)
  *   RONDA_ALGO     algorithms to use, such as "allreduce=ring,broadcast=tree" (chosen by cost)
  *   RONDA_LOG      "info" or "debug": say on standard error what is done (nothing is said)
  *   RONDA_PROGRESS "1": as the flag RONDA_PROGRESS_THREAD (no thread)
+ *   RONDA_DEBUG    not empty and not "0": SIGUSR1 has the process say on standard error what is under
+ *                  way, as ronda_dump() does (SIGUSR1 is not touched)
  * and by ronda_init(), for ranks as processes; `ronda run` sets them:
  *   RONDA_RANK, RONDA_SIZE   this rank, and how many there are
  *   RONDA_ADDR     where they meet: file:PATH of a socket to be made, or 127.0.0.1:PORT
@@ -273,6 +275,29 @@ RONDA_API const char *ronda_last_error(const ronda_comm *comm);
 
 /** The same, with its parts.  Set out->struct_size first. */
 RONDA_API void ronda_get_error(const ronda_comm *comm, ronda_error *out);
+
+/**
+ * Write what is under way to a descriptor, as text for people: a line about the communicator (rank,
+ * size, transport, collectives called, whether it has failed and why), then one for each collective
+ * that was started and not waited for: its number and description, the algorithm, how many of its steps
+ * are done, and which ranks it awaits; or that it is done.  Messages under way follow.
+ *
+ *     rank 1 of 4 over shm: 6 calls made, not failed, 1 under way, 1 to be waited for
+ *       allreduce #5 of 70000 f32, sum (ring): done, not waited for
+ *       allreduce #6 of 70000 f32, sum (ring): 3 of 12 steps done, awaits rank 0
+ *
+ * Local: it moves nothing and waits for no rank, and a communicator that has failed can be asked too.
+ * The text may change from version to version.  RONDA_ESYSTEM: the descriptor cannot be written to, or
+ * not all of it could; a reader that is gone raises no SIGPIPE.  The communicator is as before.
+ *
+ * To ask a process that hangs, set RONDA_DEBUG to 1 before it starts and send it SIGUSR1 (`ronda run`
+ * passes the signal on to its ranks).  Each of its communicators then writes its dump to standard error:
+ * one that is inside a call (and all that were split off the same world) within a quarter of a second,
+ * and any other at its next call.  The
+ * handler is there from the first communicator made to the last one closed, unless the program
+ * had its own for SIGUSR1, or ignored it, by then.
+ */
+RONDA_API ronda_status ronda_dump(ronda_comm *comm, int fd);
 
 /*
  * Collectives.  Every rank of the communicator calls them in the same order with equal count, type,

@@ -146,6 +146,18 @@ ronda_status ronda_abort(ronda_comm *comm, const char *reason)
     return RONDA_OK;
 }
 
+ronda_status ronda_dump(ronda_comm *comm, int fd)
+{
+    rd_error err = {0};
+    if (!comm)
+        return rd_no_comm("ronda_dump");
+    err.rank = comm->rank;
+    const ronda_status status = rd_engine_dump(comm->engine, fd, &err);
+    if (status)
+        comm->error = err;
+    return status;
+}
+
 ronda_status ronda_set_timeout(ronda_comm *comm, uint64_t timeout_ns)
 {
     if (!comm)

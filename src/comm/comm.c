@@ -27,6 +27,9 @@ ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm
         return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: no thread to move its calls",
                        link->rank);
     }
+    c->listens = settings->debug;
+    if (c->listens)
+        rd_asked_open();
     rd_log_say(&c->log, RD_LOG_INFO, "rank %u of %u: open over %s", c->rank, c->size,
                link->transport->name);
     *out = c;
@@ -36,9 +39,12 @@ ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm
 ronda_status rd_comm_close(ronda_comm *c)
 {
     rd_comm_lock(c);
+    rd_engine_heed(c->engine, NULL);
     const bool alone = c->tender && rd_tender_drop(c->tender, c->engine);
     rd_tender *tender = alone ? NULL : c->tender;
     const ronda_status status = rd_engine_close(c->engine, c->timeout_ns, &c->error);
+    if (c->listens)
+        rd_asked_close();
     rd_log_say(&c->log, RD_LOG_INFO, "rank %u of %u: closed after %llu calls%s%s", c->rank, c->size,
                (unsigned long long)c->sequence, status ? ": " : "", status ? c->error.message : "");
     rd_plans_orphan(c);
@@ -226,6 +232,7 @@ bool rd_comm_test(ronda_request *r)
 {
     ronda_comm *c = r->comm;
     rd_comm_lock(c);
+    rd_engine_heed(c->engine, NULL);
     const bool done =
         r->letter ? rd_mail_test(c->engine, r->letter) : rd_engine_test(c->engine, r->flight);
     rd_comm_unlock(c);
@@ -235,6 +242,7 @@ bool rd_comm_test(ronda_request *r)
 ronda_status rd_comm_wait(ronda_request *r)
 {
     ronda_comm *c = r->comm;
+    rd_engine_heed(c->engine, NULL);
     const uint64_t timeout_ns = r->timeout_ns ? r->timeout_ns : c->timeout_ns;
     rd_comm_lock(c);
     const ronda_status status =

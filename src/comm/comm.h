@@ -87,7 +87,8 @@ struct ronda_comm {
     rd_engine *engine;
     uint64_t sequence, mark; /* of the last call that was made */
     uint64_t timeout_ns;
-    bool failed; /* for good, by cause */
+    bool listens; /* to SIGUSR1 */
+    bool failed;  /* for good, by cause */
     rd_error cause;
     rd_error error; /* of the last call that failed */
     rd_facts facts;
@@ -103,6 +104,7 @@ struct ronda_comm {
 typedef struct {
     uint64_t timeout_ns;
     rd_log log;
+    bool debug; /* SIGUSR1 asks what is under way */
     const rd_algorithm *forced[RD_KINDS];
     bool tended; /* a thread moves calls under way */
 } rd_settings;

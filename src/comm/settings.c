@@ -63,8 +63,10 @@ ronda_status rd_settings_read(const ronda_config *config, rd_settings *out, rd_e
 {
     *out = (rd_settings){.timeout_ns = DEFAULT_TIMEOUT_NS};
     const char *timeout = getenv("RONDA_TIMEOUT"), *algo = getenv("RONDA_ALGO"),
-               *log = getenv("RONDA_LOG"), *progress = getenv("RONDA_PROGRESS");
+               *log = getenv("RONDA_LOG"), *progress = getenv("RONDA_PROGRESS"),
+               *debug = getenv("RONDA_DEBUG");
 
+    out->debug = debug && *debug && strcmp(debug, "0") != 0;
     out->tended = config && config->flags & RONDA_PROGRESS_THREAD;
     if (progress && strcmp(progress, "1") == 0)
         out->tended = true;

@@ -69,7 +69,7 @@ static ronda_status open_part(ronda_comm *c, const part *p, uint64_t handle, ron
                               rd_error *err)
 {
     const rd_transport *t = c->link->transport;
-    rd_settings settings = {.timeout_ns = c->timeout_ns, .log = c->log};
+    rd_settings settings = {.timeout_ns = c->timeout_ns, .log = c->log, .debug = c->listens};
     rd_link *link;
     memcpy(settings.forced, c->forced, sizeof settings.forced);
     if (!handle)

@@ -97,6 +97,7 @@ ronda_status rd_engine_open(rd_link *link, rd_engine *kin, rd_engine **out)
         return RONDA_ENOMEM;
     e->link = link;
     e->transport = link->transport;
+    e->answered = rd_asked_count();
     e->ports = rd_alloc(n * (RD_CHANNELS + 1) * sizeof(rd_port *));
     e->views = rd_alloc(n * sizeof *e->views);
     e->ins = rd_alloc((n + 1) * sizeof *e->ins);
@@ -306,6 +307,7 @@ static ronda_status attend(rd_engine *e, rd_error *err)
 ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaited *what,
                             rd_port *hint, rd_patience *p, rd_error *err)
 {
+    rd_engine_heed(e, what);
     if (e->wrong)
         return attend(e, err);
     if (rd_engine_must_leave(e, call->sequence))

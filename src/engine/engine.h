@@ -6,6 +6,7 @@
 #ifndef RD_ENGINE_H
 #define RD_ENGINE_H
 
+#include "base/asked.h"
 #include "base/ops.h"
 #include "engine/fold.h"
 #include "plan/plan.h"
@@ -13,6 +14,7 @@
 
 typedef struct rd_engine rd_engine;
 typedef struct rd_flight rd_flight;
+typedef struct rd_awaited rd_awaited;
 
 typedef struct {
     const rd_plan *plan; /* stays until the flight has been waited for */
@@ -59,6 +61,17 @@ rd_engine *rd_engine_next(const rd_engine *e); /* of the ring; NULL: it is alone
 /* Has the world failed in a way that concerns the call of this number? */
 bool rd_engine_must_leave(rd_engine *e, uint64_t sequence);
 void rd_engine_cause(rd_engine *e, rd_error *out); /* and why; status is never RONDA_OK */
+
+/* dump.c: what is under way, as text.  RONDA_ESYSTEM: the descriptor takes no bytes. */
+ronda_status rd_engine_dump(rd_engine *e, int fd, rd_error *err);
+/* The same on standard error, if somebody has asked since it was last told; what: of a straight walk */
+void rd_engine_answer(rd_engine *e, const rd_awaited *what);
+/* For every entry and every idle round: a load, as long as nobody ever asked. */
+static inline void rd_engine_heed(rd_engine *e, const rd_awaited *what)
+{
+    if (__builtin_expect(rd_asked_count() != 0, 0))
+        rd_engine_answer(e, what);
+}
 
 /* For tests: walk no plan straight. */
 void rd_engine_use_lanes(rd_engine *e);

@@ -81,9 +81,10 @@ struct rd_engine {
     rd_flight *unused;
     struct rd_mail *mail; /* NULL: no letter so far */
     bool lanes_only;
-    bool urgent;    /* flights differ in priority */
-    rd_error cause; /* why flights were lost */
-    uint32_t tests; /* that found nothing to do, and when the next one may look around */
+    bool urgent;       /* flights differ in priority */
+    rd_error cause;    /* why flights were lost */
+    uint32_t answered; /* what rd_asked was when it last was */
+    uint32_t tests;    /* that found nothing to do, and when the next one may look around */
     uint64_t tested_ns;
     uint64_t entered;       /* sequence of the last job */
     uint32_t wrong;         /* 1 + a peer whose message does not fit, 0: none */
@@ -129,11 +130,13 @@ typedef struct {
     uint64_t timeout_ns, deadline_ns, look_ns, tick_ns;
     uint32_t goodbyes; /* that were known when it last looked */
 } rd_patience;
-typedef struct { /* one thing that is waited for */
+struct rd_awaited { /* one thing that a straight walk waits for */
     rd_port *port;
     uint32_t peer;
     bool sends; /* room to send; else a message */
-} rd_awaited;
+    const rd_job *job;
+    const rd_step *step;
+};
 /* what: of a straight walk; NULL: whatever the flights wait for, and hint where news may come from. */
 ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaited *what,
                             rd_port *hint, rd_patience *patience, rd_error *err);
@@ -154,6 +157,8 @@ ronda_status rd_look_around(rd_engine *e, const rd_record *call, const rd_awaite
                             uint32_t *whom, rd_error *err);
 
 /* trouble.c: what went wrong, in a sentence. */
+/* "1-4, 7": those of `size` ranks, cut at the capacity.  How many they are. */
+uint32_t rd_ranks_text(const bool is[], uint32_t size, char *text, size_t capacity);
 ronda_status rd_trouble_mismatch(rd_link *link, const rd_record *mine, uint32_t peer,
                                  rd_error *err);
 /* OK: its calls are ours */

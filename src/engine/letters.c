@@ -67,7 +67,7 @@ bool rd_mail_test(rd_engine *e, rd_letter *l)
     return l->done || l->lost;
 }
 
-static void say_what(const rd_letter *l, char *text, size_t capacity)
+void rd_letter_text(const rd_letter *l, char *text, size_t capacity)
 {
     char tag[24] = "any tag", peer[24] = "any rank";
     if (l->what.tag != RONDA_ANY)
@@ -89,7 +89,7 @@ static ronda_status look(rd_engine *e, const rd_letter *l, rd_patience *p, uint6
     err->rank = me;
     for (uint32_t r = any ? 0 : l->what.peer; r < (any ? n : l->what.peer + 1); r++)
         gone += r != me && e->transport->presence(e->link, r).closed;
-    say_what(l, text, sizeof text);
+    rd_letter_text(l, text, sizeof text);
     rd_engine_progress(e); /* it may have sent before it closed */
     if (l->done || l->lost)
         return RONDA_OK;
@@ -111,6 +111,7 @@ static ronda_status look(rd_engine *e, const rd_letter *l, rd_patience *p, uint6
 static void idle(rd_engine *e, const rd_letter *l, rd_patience *p, rd_error *err)
 {
     enum { QUICK = 64, TICK_NS = 10000000 };
+    rd_engine_heed(e, NULL);
     if (e->wrong || rd_engine_must_leave(e, UINT64_MAX)) {
         rd_engine_lose(e);
         return;

@@ -58,6 +58,9 @@ struct rd_mail {
     rd_box boxes[];
 };
 
+/* letters.c: "send of 10 f32 with tag 3 to rank 1" */
+void rd_letter_text(const rd_letter *l, char *text, size_t capacity);
+
 /* mail.c */
 rd_mail *rd_mail_of(rd_engine *e);             /* makes it if need be; NULL: no memory */
 bool rd_mail_send(rd_engine *e, rd_letter *l); /* on its way, or to be; false: no memory */

@@ -30,7 +30,7 @@ static rd_port *port_to(const walk *w, uint32_t peer)
 /* There is no place in the queue to a peer: waits a little, and gives up in the end. */
 static ronda_status await_room(walk *w, const rd_step *s, rd_port *port)
 {
-    const rd_awaited room = {port, s->peer, true};
+    const rd_awaited room = {port, s->peer, true, w->job, s};
     return rd_engine_idle(w->e, &w->job->record, &room, NULL, &w->patience, w->err);
 }
 
@@ -78,7 +78,7 @@ static ronda_status await_message(walk *w, const rd_step *s, rd_port *port, rd_v
     w->patience.idle = 0;
     while (!w->e->transport->peek(port, view) ||
            (view->bytes < view->total && view->total != UINT64_MAX)) {
-        const rd_awaited message = {port, s->peer, false};
+        const rd_awaited message = {port, s->peer, false, w->job, s};
         const ronda_status status =
             rd_engine_idle(w->e, &w->job->record, &message, port, &w->patience, w->err);
         if (status)

@@ -156,6 +156,25 @@ static bool alike(standing a, standing b)
     return a.state == b.state && a.awaits == b.awaits;
 }
 
+uint32_t rd_ranks_text(const bool is[], uint32_t size, char *text, size_t capacity)
+{
+    uint32_t count = 0;
+    size_t length = 0;
+    *text = 0;
+    for (uint32_t from = 0, end; from < size; from = end + 1) {
+        for (end = from; end < size && is[end];)
+            end++;
+        if (end == from)
+            continue;
+        count += end - from;
+        if (length < capacity)
+            length += (size_t)snprintf(text + length, capacity - length,
+                                       end - from > 1 ? "%s%u-%u" : "%s%u", length ? ", " : "",
+                                       from, end - 1);
+    }
+    return count;
+}
+
 /* "; ranks 1-4, 7 wait for rank 5": all who stand alike.  How many they are. */
 static uint32_t say_alike(const standing at[], uint32_t size, standing like, char *text,
                           size_t capacity)
@@ -166,21 +185,13 @@ static uint32_t say_alike(const standing at[], uint32_t size, standing like, cha
     static const char *const many[] = {" have closed",      " have not called it either",
                                        " have finished it", " have posted it and are elsewhere",
                                        " wait for rank %u", " are in it"};
-    uint32_t count = 0;
-    size_t length = 0;
-    char ranks[160] = "";
-    for (uint32_t from = 0, end; from < size; from = end + 1) {
-        for (end = from; end < size && alike(at[end], like);)
-            end++;
-        if (end == from)
-            continue;
-        count += end - from;
-        if (length < sizeof ranks)
-            length += (size_t)snprintf(ranks + length, sizeof ranks - length,
-                                       end - from > 1 ? "%s%u-%u" : "%s%u", length ? ", " : "",
-                                       from, end - 1);
-    }
-    length = (size_t)snprintf(text, capacity, "; rank%s %s", count > 1 ? "s" : "", ranks);
+    char ranks[160];
+    bool is[MOST_RANKS];
+    for (uint32_t r = 0; r < size; r++)
+        is[r] = alike(at[r], like);
+    const uint32_t count = rd_ranks_text(is, size, ranks, sizeof ranks);
+    const size_t length =
+        (size_t)snprintf(text, capacity, "; rank%s %s", count > 1 ? "s" : "", ranks);
     snprintf(text + length, capacity - length, (count > 1 ? many : one)[like.state], like.awaits);
     return count;
 }
