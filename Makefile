@@ -25,6 +25,7 @@ DESTDIR ?=
 LIBDIR     ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 BINDIR     ?= $(PREFIX)/bin
+MANDIR     ?= $(PREFIX)/share/man
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 Q := $(if $(V),,@)
 
@@ -166,7 +167,7 @@ demo: prepare-build
 	@+$(parallel) $(O)/examples/demo
 	@$(O)/examples/demo
 
-SCRIPT_TESTS := tests/format tests/house tests/symbols tests/commands tests/cli tests/bench tests/launch tests/install tests/docs
+SCRIPT_TESTS := tests/format tests/house tests/symbols tests/commands tests/cli tests/bench tests/launch tests/install tests/docs tests/man
 OTHER_TESTS  := $(if $(FULL),$(TESTS),$(filter tests/test_fold%,$(TESTS)))
 check: prepare-check
 	@tests/run tests/build \
@@ -200,7 +201,8 @@ format:
 
 .PHONY: install uninstall clean help
 install: all
-	install -d "$(DESTDIR)$(INCLUDEDIR)" "$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(BINDIR)"
+	install -d "$(DESTDIR)$(INCLUDEDIR)" "$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(BINDIR)" \
+	    "$(DESTDIR)$(MANDIR)/man1" "$(DESTDIR)$(MANDIR)/man3"
 	install -m 644 include/ronda.h "$(DESTDIR)$(INCLUDEDIR)/ronda.h"
 	install -m 644 $(O)/libronda.a "$(DESTDIR)$(LIBDIR)/libronda.a"
 	install -m 755 $(O)/libronda.so "$(DESTDIR)$(LIBDIR)/libronda.so.$(VERSION)"
@@ -210,12 +212,17 @@ install: all
 	    -e 's|@VERSION@|$(VERSION)|' ronda.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/ronda.pc"
 	chmod 644 "$(DESTDIR)$(LIBDIR)/pkgconfig/ronda.pc"
 	install -m 755 $(O)/ronda "$(DESTDIR)$(BINDIR)/ronda"
+	for s in 1 3; do \
+	    sed 's|@VERSION@|$(VERSION)|' man/ronda.$$s >"$(DESTDIR)$(MANDIR)/man$$s/ronda.$$s" && \
+	    chmod 644 "$(DESTDIR)$(MANDIR)/man$$s/ronda.$$s" || exit 1; \
+	done
 
 uninstall:
 	rm -f "$(DESTDIR)$(INCLUDEDIR)/ronda.h" "$(DESTDIR)$(BINDIR)/ronda" \
 	    "$(DESTDIR)$(LIBDIR)/libronda.a" "$(DESTDIR)$(LIBDIR)/libronda.so" \
 	    "$(DESTDIR)$(LIBDIR)/$(SONAME)" "$(DESTDIR)$(LIBDIR)/libronda.so.$(VERSION)" \
-	    "$(DESTDIR)$(LIBDIR)/pkgconfig/ronda.pc"
+	    "$(DESTDIR)$(LIBDIR)/pkgconfig/ronda.pc" \
+	    "$(DESTDIR)$(MANDIR)/man1/ronda.1" "$(DESTDIR)$(MANDIR)/man3/ronda.3"
 
 clean:
 	rm -rf $(BUILD)
