@@ -2,10 +2,12 @@
  * sees to it that all of it ends.
  *
  *   RUNNING --a signal to us--> ASKED --grace--> TOLD --grace--> GONE
- *      |  |                   (passed on)      (SIGTERM)       (SIGKILL)
- *      |  `--a rank failed, timeout, no output-----^               ^
- *      `--all ranks ended--> LINGERING --a moment--^     another signal; the front is gone
+ *      | | |                  (passed on)      (SIGTERM)       (SIGKILL)
+ *      | | `--timeout, no output-------------------^               ^
+ *      | `----a rank failed--> HEARING --a moment--^     another signal; the front is gone
+ *      `--all ranks ended--> LINGERING --a moment--^
  *
+ * HEARING leaves the other ranks the time to say what they have heard of it: they know within milliseconds.
  * LINGERING waits for what ranks left behind; nothing left is GONE at once, from any stage.  The first
  * reason to end is the one that counts: later ones are its consequences. */
 #include <errno.h>
@@ -26,10 +28,10 @@
 
 static const char ME[] = "run";
 
-static const uint64_t LINGER_NS = 1000000000;
+static const uint64_t LINGER_NS = 1000000000, HEARING_NS = 250000000;
 static const uint64_t SAME_SIGNAL_NS = 200000000; /* to us and to our group: meant as one */
 
-typedef enum { RUNNING, LINGERING, ASKED, TOLD, GONE } stage;
+typedef enum { RUNNING, LINGERING, ASKED, HEARING, TOLD, GONE } stage;
 typedef enum { FINE, RANK, NO_PROGRAM, NO_RANK, SIGNAL, TIMEOUT, OUTPUT, FRONT } cause;
 
 typedef struct {
@@ -99,7 +101,9 @@ static void enter(job *j, stage next)
 {
     static const uint64_t at_least_ns = 1;
     const uint64_t grace_ns = j->request->grace_ns;
-    const uint64_t wait_ns = next == LINGERING && grace_ns > LINGER_NS ? LINGER_NS : grace_ns;
+    const uint64_t moment_ns = next == LINGERING ? LINGER_NS : HEARING_NS;
+    const bool briefly = (next == LINGERING || next == HEARING) && grace_ns > moment_ns;
+    const uint64_t wait_ns = briefly ? moment_ns : grace_ns;
     j->now = next;
     j->next_ns = rd_now_ns() + wait_ns + at_least_ns;
     j->pause_ns = 0;
@@ -133,8 +137,8 @@ static bool decide(job *j, cause why, int detail)
 
 static void fail(job *j, cause why, int detail)
 {
-    if (decide(j, why, detail) && j->now < TOLD)
-        enter(j, TOLD);
+    if (decide(j, why, detail) && j->now < HEARING)
+        enter(j, why == RANK ? HEARING : TOLD);
 }
 
 /* --- ranks that ended --- */

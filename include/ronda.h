@@ -206,6 +206,8 @@ RONDA_API ronda_status ronda_init_local(uint32_t size, ronda_comm *comms[]);
  * With requests that nobody has waited for it is RONDA_EINVAL, and the communicator stays open; unless
  * it has failed (or ronda_abort() was called): then it is closed and its requests are gone.  Its plans
  * are of no use any more, but are still to be freed.
+ *
+ * Of any other failure ronda_last_error(NULL) says why: the communicator is gone.
  */
 RONDA_API ronda_status ronda_close(ronda_comm *comm);
 
@@ -302,7 +304,7 @@ RONDA_API ronda_status ronda_dump(ronda_comm *comm, int fd);
 /*
  * Collectives.  Every rank of the communicator calls them in the same order with equal count, type,
  * op and root.  They block until this rank's part is done, or fail at the communicator's timeout.
- * Every rank gets the same bits.  Ranks that disagree get RONDA_EMISMATCH: those still inside, and
+ * Ranks that get the same result get the same bits.  Ranks that disagree get RONDA_EMISMATCH: those still inside, and
  * a rank already out of the call at its next one (if it makes no other call, it is not told).
  *
  * After RONDA_EINVAL or RONDA_ENOMEM the communicator is as good as before and the call counts as

@@ -152,7 +152,9 @@ ronda_status ronda_dump(ronda_comm *comm, int fd)
     if (!comm)
         return rd_no_comm("ronda_dump");
     err.rank = comm->rank;
+    rd_comm_lock(comm);
     const ronda_status status = rd_engine_dump(comm->engine, fd, &err);
+    rd_comm_unlock(comm);
     if (status)
         comm->error = err;
     return status;

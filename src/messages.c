@@ -18,7 +18,7 @@ static ronda_status post(ronda_comm *c, const rd_posting *what, ronda_message *i
     const size_t width = ronda_type_size(what->type);
     if (!c)
         return rd_no_comm(what->sends ? "send" : "recv");
-    rd_engine_heed(c->engine, NULL);
+    rd_comm_heed(c);
     if (c->failed) {
         c->error = c->cause;
         return c->cause.status;

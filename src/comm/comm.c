@@ -52,6 +52,8 @@ ronda_status rd_comm_close(ronda_comm *c)
     rd_comm_free_all(c);
     c->link->transport->close(c->link);
     rd_prepared_free(&c->prepared);
+    if (status)
+        *rd_thread_error() = c->error;
     rd_free(c);
     if (tender)
         rd_tender_leave(tender);
@@ -242,9 +244,9 @@ bool rd_comm_test(ronda_request *r)
 ronda_status rd_comm_wait(ronda_request *r)
 {
     ronda_comm *c = r->comm;
-    rd_engine_heed(c->engine, NULL);
     const uint64_t timeout_ns = r->timeout_ns ? r->timeout_ns : c->timeout_ns;
     rd_comm_lock(c);
+    rd_engine_heed(c->engine, NULL);
     const ronda_status status =
         r->letter ? rd_mail_wait(c->engine, r->letter, timeout_ns, r->info, &c->error)
                   : rd_engine_wait(c->engine, r->flight, timeout_ns, &c->error);

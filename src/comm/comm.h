@@ -151,6 +151,14 @@ static inline void rd_comm_unlock(ronda_comm *c)
         rd_tender_leave(c->tender);
 }
 
+/* Says what is under way, if a signal has asked for it. */
+static inline void rd_comm_heed(ronda_comm *c)
+{
+    rd_comm_lock(c);
+    rd_engine_heed(c->engine, NULL);
+    rd_comm_unlock(c);
+}
+
 /* submit.c: checks a call and runs it; request: NULL, or where to put it if it is not to block */
 ronda_status rd_submit(ronda_comm *c, rd_call *call, const void *send, void *recv,
                        ronda_request **request);

@@ -163,7 +163,7 @@ ronda_status rd_submit(ronda_comm *c, rd_call *call, const void *send, void *rec
     amounts a = {0};
     if (!c)
         return rd_no_comm(rd_kind_name(call->kind));
-    rd_engine_heed(c->engine, NULL);
+    rd_comm_heed(c);
     if (c->failed) {
         c->error = c->cause;
         return c->cause.status;

@@ -29,6 +29,7 @@ struct rd_tender {
 static void tend(rd_tender *t, uint32_t *idle)
 {
     enum { FEW = 20 };
+    rd_engine_heed(t->engine, NULL);
     if (rd_engine_tend(t->engine))
         *idle = 0;
     else
