@@ -220,7 +220,7 @@ RONDA_API ronda_status ronda_close(ronda_comm *comm);
  * ends it too.  One thread at a time uses a communicator and all that were split off it; whichever of
  * them waits, calls under way on the others move, too.
  *
- * RONDA_ENOMEM on any rank is an error on all of them, and no communicator is made.
+ * A rank that has no memory for its end is an error on all of them, and no communicator is made.
  */
 RONDA_API ronda_status ronda_split(ronda_comm *comm, int color, int key, ronda_comm **out);
 
@@ -416,9 +416,10 @@ typedef struct {
 
 /**
  * Send `count` elements to rank `peer`, which may be this rank.  `tag` is any number but RONDA_ANY.  Returns
- * when the buffer may be used again: a message of up to 16 KiB does so without waiting for its receiver,
- * as long as that has room for messages that it has not asked for (1 MiB, 4096 of them); a longer one
- * when it is received.  Messages never wait for collectives.  They are no collectives: only these two
+ * when the buffer may be used again.  A message of up to 16 KiB is taken in by a receiver that has not asked
+ * for it, as long as it has room (1 MiB, 4096 of them); it does so inside any call that waits or tests, and
+ * while it is not inside one, about 2 KiB and 16 messages wait for it.  A longer message is sent when it
+ * has been asked for.  Messages never wait for collectives.  They are no collectives: only these two
  * ranks take part, and order is kept only between messages of the same two ranks with the same tag.
  */
 RONDA_API ronda_status ronda_send(ronda_comm *comm, const void *buf, size_t count, ronda_type type,
@@ -555,7 +556,8 @@ typedef void ronda_op_fn(void *context, const void *left, const void *right, voi
 
 /**
  * Make a reduction known under a name of up to 31 characters, for all communicators of this process and
- * until it ends.  Every rank that uses it makes it, with the same name.  An op that does not commute
+ * until it ends.  Every rank that uses it makes it, with the same name; making the very same again gives
+ * the same op.  The function may run in several threads at once.  An op that does not commute
  * is applied in rank order.  Ranks that use ops of different names get RONDA_EMISMATCH.
  *
  * @return RONDA_OK and the op in *out; else ronda_last_error(NULL) in this thread says why.

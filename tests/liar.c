@@ -129,7 +129,7 @@ static void spoil(rd_line *l, uint64_t bytes, uint64_t total)
 
 rd_line *line_of(rd_member *m, uint32_t from, uint32_t to, uint32_t channel, uint32_t number)
 {
-    rd_queue *q = &m->queues[((size_t)from * m->link.size + to) * rd_queues(RD_CHANNELS) + channel];
+    rd_queue *q = &m->queues[((size_t)channel * m->link.size + from) * m->link.size + to];
     return &q->lines[number % RD_QUEUE];
 }
 

@@ -153,8 +153,10 @@ TEST(ops_are_checked)
     uint64_t word = 1;
     ronda_request *request;
     make_ops();
-    expect(ronda_op_create("larger", larger, NULL, true, &op), RONDA_EINVAL, ronda_last_error(NULL),
-           "there is an op 'larger' already");
+    CHECK(ronda_op_create("larger", larger, NULL, true, &op) == RONDA_OK && op == largest, "%s",
+          ronda_last_error(NULL));
+    expect(ronda_op_create("larger", larger, NULL, false, &op), RONDA_EINVAL,
+           ronda_last_error(NULL), "there is an op 'larger' already");
     expect(ronda_op_create("", larger, NULL, true, &op), RONDA_EINVAL, ronda_last_error(NULL),
            "1 to 31 characters");
     expect(ronda_op_create("two words", larger, NULL, true, &op), RONDA_EINVAL,

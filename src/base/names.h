@@ -42,7 +42,8 @@ typedef struct {
     ronda_kind kind;
     ronda_type type;
     ronda_op op;
-    uint32_t root, algorithm;
+    uint32_t root,
+        algorithm; /* algorithm: its row, and from bit 16 on what ronda itself wants with the call */
 } rd_record;
 
 void rd_record_text(const rd_record *record, char *text, size_t capacity);

@@ -42,6 +42,9 @@ static ronda_status add(const rd_user_op *op, rd_error *err)
 {
     const uint32_t known = atomic_load(&count);
     for (uint32_t i = 0; i < known; i++) {
+        if (strcmp(ops[i].name, op->name) == 0 && ops[i].fold == op->fold &&
+            ops[i].context == op->context && ops[i].commutes == op->commutes)
+            return RONDA_OK; /* the very same: ranks as threads make it once each */
         if (strcmp(ops[i].name, op->name) == 0)
             return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "there is an op '%s' already", op->name);
         if (ops[i].number == op->number)

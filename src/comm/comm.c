@@ -113,7 +113,7 @@ static ronda_status prepare(ronda_comm *c, const rd_call *call, rd_prepared **p,
                                .type = call->type,
                                .op = call->op,
                                .root = call->root,
-                               .algorithm = (*p)->algorithm}};
+                               .algorithm = (*p)->algorithm | (uint32_t)call->purpose << 16}};
     return RONDA_OK;
 }
 

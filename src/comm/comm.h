@@ -20,8 +20,9 @@ typedef struct {
     const size_t *recv_counts; /* alltoallv */
     bool in_place;
     const rd_algorithm *algorithm; /* NULL: by the environment, or by cost */
-    uint64_t timeout_ns;           /* 0: the communicator's */
-    int32_t priority;              /* of a call that does not block */
+    uint8_t purpose;     /* of ronda itself, such as to split: 1 ...; 0: the program\'s own call */
+    uint64_t timeout_ns; /* 0: the communicator's */
+    int32_t priority;    /* of a call that does not block */
     rd_prepared *const *known; /* not in place, in place: what a plan object holds; NULL: nothing */
 } rd_call;
 

@@ -15,7 +15,7 @@ static bool same_call(const ronda_comm *c, const rd_call *a, const rd_call *b)
 {
     return a->count == b->count && a->kind == b->kind && a->type == b->type && a->op == b->op &&
            a->root == b->root && a->in_place == b->in_place && a->algorithm == b->algorithm &&
-           same_counts(a->counts, b->counts, c->size) &&
+           a->purpose == b->purpose && same_counts(a->counts, b->counts, c->size) &&
            same_counts(a->recv_counts, b->recv_counts, c->size);
 }
 
@@ -30,7 +30,8 @@ static uint64_t mix(uint64_t hash, uint64_t word)
 static uint64_t hash_of(const ronda_comm *c, const rd_call *call, uint32_t algorithm)
 {
     uint64_t hash =
-        mix(1, (uint64_t)call->kind << 32 | (uint64_t)call->type << 8 | (uint64_t)call->op);
+        mix(1, (uint64_t)call->kind << 32 | (uint64_t)call->purpose << 16 | (uint64_t)call->type);
+    hash = mix(hash, (uint64_t)call->op);
     hash = mix(hash, call->count);
     for (uint32_t r = 0; call->counts && !call->recv_counts && r < c->size; r++)
         hash = mix(hash, call->counts[r]);

@@ -10,6 +10,9 @@
 
 #include <string.h>
 
+/* Calls of these purposes meet none of the program's own. */
+enum { TELLS_COLOR = 1, TELLS_PLACE, AGREES };
+
 typedef struct {
     int32_t color, key;
 } ticket;
@@ -41,10 +44,23 @@ static void find_part(const ronda_comm *c, const ticket tickets[], part *p)
             p->rank = i;
 }
 
-static ronda_status gather(ronda_comm *c, const void *mine, void *all)
+static ronda_status gather(ronda_comm *c, uint8_t purpose, const void *mine, void *all)
 {
-    rd_call call = {.kind = RONDA_ALLGATHER, .type = RONDA_U64, .count = 1};
+    rd_call call = {.kind = RONDA_ALLGATHER, .type = RONDA_U64, .count = 1, .purpose = purpose};
     return rd_submit(c, &call, mine, all, NULL);
+}
+
+/* The others have made a call of the split that this rank cannot make: that ends the communicator. */
+static ronda_status half_way(ronda_comm *c, ronda_status status)
+{
+    if (status != RONDA_ENOMEM)
+        return status;
+    rd_error cause = {.rank = c->rank};
+    rd_fail(&cause, RONDA_ESYSTEM, c->rank, "rank %u had no memory in the middle of a split",
+            c->rank);
+    c->link->transport->abort(c->link, &cause);
+    c->error = cause;
+    return cause.status;
 }
 
 /* The worst that any rank met, so that all know; `ours` then becomes the communicator's error if this is
@@ -52,10 +68,11 @@ static ronda_status gather(ronda_comm *c, const void *mine, void *all)
 static ronda_status agree(ronda_comm *c, ronda_status status, const rd_error *ours)
 {
     int32_t worst = status;
-    rd_call call = {.kind = RONDA_ALLREDUCE, .type = RONDA_I32, .op = RONDA_MIN, .count = 1};
+    rd_call call = {
+        .kind = RONDA_ALLREDUCE, .type = RONDA_I32, .op = RONDA_MIN, .count = 1, .purpose = AGREES};
     const ronda_status failed = rd_submit(c, &call, &worst, &worst, NULL);
     if (failed || !worst)
-        return failed;
+        return half_way(c, failed);
     c->error = *ours;
     if (status)
         return status;
@@ -92,7 +109,7 @@ static ronda_status split(ronda_comm *c, ticket mine, uint64_t *words, part *p, 
     ronda_comm *made = NULL;
     uint64_t handle = 0, ours;
     memcpy(&ours, &mine, sizeof ours);
-    ronda_status status = gather(c, &ours, words);
+    ronda_status status = gather(c, TELLS_COLOR, &ours, words);
     if (status)
         return status;
     find_part(c, (const ticket *)words, p);
@@ -101,7 +118,9 @@ static ronda_status split(ronda_comm *c, ticket mine, uint64_t *words, part *p, 
         local = t->split(c->link, p->size, &handle, &err);
     if (local)
         handle = 0;
-    status = gather(c, &handle, words);
+    status = half_way(c, gather(c, TELLS_PLACE, &handle, words));
+    for (uint32_t i = 0; i < p->size && status && handle; i++)
+        t->forgo(c->link, handle, p->size); /* nobody will come */
     if (!status && p->size && !local)
         local = open_part(c, p, words[p->members[0]], &made, &err);
     if (!status)

@@ -102,6 +102,13 @@ static ronda_status count_blocks(ronda_comm *c, rd_call *call, amounts *a)
         if (!add_up(c, call->counts, &gives, &a->own) ||
             !add_up(c, two ? call->recv_counts : call->counts, &gets, NULL))
             return rd_invalid(c, call->kind, "the counts add up to more than memory can have");
+        if (two && call->counts[c->rank] != call->recv_counts[c->rank])
+            return rd_invalid(c, call->kind,
+                              "what this rank sends to itself is not what it expects of itself");
+        const size_t width = ronda_type_size(call->type);
+        if (width &&
+            (gives > (uint64_t)PTRDIFF_MAX / width || gets > (uint64_t)PTRDIFF_MAX / width))
+            return rd_invalid(c, call->kind, "the counts add up to more than memory can have");
         call->count = two ? 0 : gives;
     }
     a->gives = amount(c, call, rd_kind_gives(call->kind, c->rank, call->root), gives);

@@ -217,8 +217,8 @@ static void say_head(page *p, rd_engine *e, bool walks)
         moving += !f->done && !f->lost;
         over += f->done || f->lost;
     }
-    count_letters(e->mail ? e->mail->sends : NULL, &moving, &over);
-    count_letters(e->mail ? e->mail->receives : NULL, &moving, &over);
+    count_letters(e->mail ? e->mail->sends.first : NULL, &moving, &over);
+    count_letters(e->mail ? e->mail->receives.first : NULL, &moving, &over);
     say(p, "rank %" PRIu32 " of %" PRIu32, e->link->rank, e->link->size);
     if (e->link->whole)
         say(p, ", a part of %" PRIu32 " where it is rank %" PRIu32 ",", e->link->whole->size,
@@ -249,8 +249,8 @@ static int dump(rd_engine *e, const rd_awaited *what, const char *prefix, int fd
         say_flight(&p, e, f);
     if (what)
         say_walk(&p, e, what);
-    say_letters(&p, e->mail ? e->mail->sends : NULL);
-    say_letters(&p, e->mail ? e->mail->receives : NULL);
+    say_letters(&p, e->mail ? e->mail->sends.first : NULL);
+    say_letters(&p, e->mail ? e->mail->receives.first : NULL);
     flush(&p);
     return p.error;
 }

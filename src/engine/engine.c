@@ -98,7 +98,7 @@ ronda_status rd_engine_open(rd_link *link, rd_engine *kin, rd_engine **out)
     e->link = link;
     e->transport = link->transport;
     e->answered = rd_asked_count();
-    e->ports = rd_alloc(n * (RD_CHANNELS + 1) * sizeof(rd_port *));
+    e->ports = rd_alloc(n * (RD_CHANNELS + 2) * sizeof(rd_port *));
     e->views = rd_alloc(n * sizeof *e->views);
     e->ins = rd_alloc((n + 1) * sizeof *e->ins);
     e->outs = rd_alloc((n + 1 + RD_MOST_OUTS) * sizeof *e->outs);
@@ -317,7 +317,7 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
         return RONDA_OK;
     }
     if (what)
-        rd_mail_move(e); /* who walks straight does not look after letters by the way */
+        rd_mail_move_all(e); /* who walks straight does not look after letters by the way */
     const uint64_t now = rd_now_ns();
     if (!p->deadline_ns) {
         p->deadline_ns = rd_deadline_ns(p->timeout_ns);
@@ -424,7 +424,7 @@ ronda_status rd_engine_wait(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd_
     return wait_for(e, f, timeout_ns, err);
 }
 
-static bool time_to_look(rd_engine *e)
+bool rd_engine_time_to_look(rd_engine *e)
 {
     enum { TESTS = 64, EVERY_NS = 5000000 };
     if (e->wrong)
@@ -441,15 +441,19 @@ static void look_now(rd_engine *e)
     uint32_t whom = RONDA_ANY;
     if (e->wrong)
         attend(e, &err);
-    else if (rd_look_around(e, &e->first->job.record, NULL, &whom, &err))
+    else if (e->first && rd_look_around(e, &e->first->job.record, NULL, &whom, &err))
         rd_engine_give_up(e, &err);
 }
 
 /* Whoever only tests never sleeps: now and then it looks whether its peers live and agree. */
 void rd_engine_look_after(rd_engine *e)
 {
-    if (e->first && time_to_look(e))
+    if ((!e->first && !rd_mail_busy(e)) || !rd_engine_time_to_look(e))
+        return;
+    if (e->first || e->wrong)
         look_now(e);
+    if (rd_mail_busy(e))
+        rd_mail_look_after(e);
 }
 
 bool rd_engine_test(rd_engine *e, rd_flight *f)

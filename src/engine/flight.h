@@ -90,7 +90,7 @@ struct rd_engine {
     uint32_t wrong;         /* 1 + a peer whose message does not fit, 0: none */
     bool mad;               /* it cannot even be a message */
     rd_record wronged;      /* the call that met it */
-    rd_port **ports;        /* [size][RD_CHANNELS + 1], as they were asked for */
+    rd_port **ports;        /* [size][RD_CHANNELS + 2], as they were asked for */
     rd_view *views;         /* [size], for a fold_many */
     const void **ins;       /* [size + 1] */
     void **outs;            /* [size + 1] */
@@ -142,10 +142,11 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
                             rd_port *hint, rd_patience *patience, rd_error *err);
 /* Err is the cause; returns its status */
 ronda_status rd_engine_give_up(rd_engine *e, rd_error *err);
-void rd_engine_look_after(rd_engine *e); /* now and then: do the peers live, and agree? */
-void rd_engine_step_in(rd_engine *e);    /* back to calls under way */
-void rd_engine_step_out(rd_engine *e);   /* to the caller, with or without calls under way */
-void rd_engine_lose(rd_engine *e);       /* the same, for what is found by the way */
+bool rd_engine_time_to_look(rd_engine *e); /* now and then */
+void rd_engine_look_after(rd_engine *e);   /* now and then: do the peers live, and agree? */
+void rd_engine_step_in(rd_engine *e);      /* back to calls under way */
+void rd_engine_step_out(rd_engine *e);     /* to the caller, with or without calls under way */
+void rd_engine_lose(rd_engine *e);         /* the same, for what is found by the way */
 
 /* look.c */
 /* Does a flight that has begun wait for the peer of its lane l, be it for a message, for room, or for
@@ -194,7 +195,7 @@ static inline void rd_put(void *to, const void *from, size_t bytes)
 /* The port to a peer, remembered. */
 static inline rd_port *rd_port_to(rd_engine *e, uint32_t peer, uint32_t channel)
 {
-    rd_port **port = &e->ports[peer * (RD_CHANNELS + 1) + channel];
+    rd_port **port = &e->ports[peer * (RD_CHANNELS + 2) + channel];
     if (!*port)
         *port = e->transport->port(e->link, peer, channel);
     return *port;

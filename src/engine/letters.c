@@ -6,11 +6,17 @@
 #include "base/mem.h"
 #include "engine/mail_box.h"
 
-static void append(rd_letter **list, rd_letter *l)
+static void append(rd_letters *list, rd_letter *l)
 {
-    while (*list)
-        list = &(*list)->next;
-    *list = l;
+    l->before = list->last;
+    *(list->last ? &list->last->next : &list->first) = l;
+    list->last = l;
+}
+
+static void remove_letter(rd_letters *list, rd_letter *l)
+{
+    *(l->before ? &l->before->next : &list->first) = l->next;
+    *(l->next ? &l->next->before : &list->last) = l->before;
 }
 
 ronda_status rd_mail_post(rd_engine *e, const rd_posting *what, rd_letter **out)
@@ -25,6 +31,7 @@ ronda_status rd_mail_post(rd_engine *e, const rd_posting *what, rd_letter **out)
         return RONDA_ENOMEM;
     }
     append(what->sends ? &e->mail->sends : &e->mail->receives, l);
+    e->mail->active++;
     if (!what->sends)
         rd_mail_look_in_store(e, l);
     rd_mail_deliver_here(e);
@@ -37,20 +44,26 @@ ronda_status rd_mail_post(rd_engine *e, const rd_posting *what, rd_letter **out)
     return RONDA_OK;
 }
 
+/* Nobody reads or writes letters any more: their buffers are the caller's. */
 void rd_mail_lose(rd_engine *e)
 {
-    rd_letter *lists[2] = {e->mail ? e->mail->sends : NULL, e->mail ? e->mail->receives : NULL};
+    rd_mail *m = e->mail;
+    if (!m)
+        return;
     for (int i = 0; i < 2; i++)
-        for (rd_letter *l = lists[i]; l; l = l->next)
+        for (rd_letter *l = i ? m->sends.first : m->receives.first; l; l = l->next)
             l->lost = !l->done;
-    for (uint32_t r = 0; e->mail && r < e->link->size; r++) { /* nobody reads letters any more */
-        rd_box *b = &e->mail->boxes[r];
-        while (b->first) {
-            rd_parcel *p = b->first;
-            b->first = p->next;
+    m->lost = true;
+    m->active = 0;
+    for (uint32_t k = 0; k < e->link->size * RD_WAYS; k++) {
+        rd_way *w = &m->ways[k];
+        while (w->first) {
+            rd_parcel *p = w->first;
+            w->first = p->next;
             rd_free(p);
         }
-        b->last = &b->first;
+        w->last = &w->first;
+        w->reading = false;
     }
 }
 
@@ -61,8 +74,8 @@ bool rd_mail_test(rd_engine *e, rd_letter *l)
     rd_engine_step_in(e);
     if (rd_engine_must_leave(e, UINT64_MAX) || e->wrong)
         rd_engine_lose(e);
-    else
-        rd_engine_progress(e);
+    else if (!rd_engine_progress(e) && rd_engine_time_to_look(e))
+        rd_mail_look_after(e);
     rd_engine_step_out(e);
     return l->done || l->lost;
 }
@@ -79,7 +92,7 @@ void rd_letter_text(const rd_letter *l, char *text, size_t capacity)
 }
 
 /* The peer will never come, or the time is over. */
-static ronda_status look(rd_engine *e, const rd_letter *l, rd_patience *p, uint64_t now,
+static ronda_status look(rd_engine *e, const rd_letter *l, const rd_patience *p, uint64_t now,
                          rd_error *err)
 {
     const uint32_t n = e->link->size, me = e->link->rank;
@@ -108,6 +121,19 @@ static ronda_status look(rd_engine *e, const rd_letter *l, rd_patience *p, uint6
                                    : "");
 }
 
+/* For those who do not wait: has a peer gone whose letter is awaited? */
+void rd_mail_look_after(rd_engine *e)
+{
+    rd_error err = {0};
+    const rd_patience endless = {.deadline_ns = UINT64_MAX};
+    for (int i = 0; i < 2; i++)
+        for (rd_letter *l = i ? e->mail->sends.first : e->mail->receives.first; l; l = l->next)
+            if (!l->done && !l->lost && look(e, l, &endless, 0, &err)) {
+                rd_engine_give_up(e, &err);
+                return;
+            }
+}
+
 static void idle(rd_engine *e, const rd_letter *l, rd_patience *p, rd_error *err)
 {
     enum { QUICK = 64, TICK_NS = 10000000 };
@@ -129,14 +155,6 @@ static void idle(rd_engine *e, const rd_letter *l, rd_patience *p, rd_error *err
     }
     e->transport->wait(e->link, NULL, p->idle,
                        p->look_ns < p->deadline_ns ? p->look_ns : p->deadline_ns);
-}
-
-static void remove_letter(rd_letter **list, const rd_letter *l)
-{
-    while (*list && *list != l)
-        list = &(*list)->next;
-    if (*list)
-        *list = l->next;
 }
 
 ronda_status rd_mail_wait(rd_engine *e, rd_letter *l, uint64_t timeout_ns, ronda_message *info,
@@ -172,11 +190,10 @@ void rd_mail_free(rd_engine *e)
         return;
     rd_mail_lose(e);
     rd_mail_clear_store(m);
-    for (rd_letter *lists[2] = {m->sends, m->receives}, **l = lists; l < lists + 2; l++)
-        while (*l) {
-            rd_letter *next = (*l)->next;
-            rd_free(*l);
-            *l = next;
+    for (int i = 0; i < 2; i++)
+        for (rd_letter *l = i ? m->sends.first : m->receives.first, *next; l; l = next) {
+            next = l->next;
+            rd_free(l);
         }
     rd_free(m);
 }

@@ -16,89 +16,98 @@ static uint64_t mark_of(uint64_t kind, ronda_type type, uint32_t tag)
 
 rd_mail *rd_mail_of(rd_engine *e)
 {
-    const uint32_t n = e->link->size;
+    const uint32_t ways = e->link->size * RD_WAYS;
     if (e->mail)
         return e->mail;
-    e->mail = rd_alloc(sizeof *e->mail + n * sizeof *e->mail->boxes);
-    for (uint32_t r = 0; e->mail && r < n; r++)
-        e->mail->boxes[r].last = &e->mail->boxes[r].first;
-    if (e->mail)
-        e->mail->unread = true;
-    return e->mail;
+    rd_mail *m = rd_alloc(sizeof *m + ways * sizeof *m->ways);
+    for (uint32_t w = 0; m && w < ways; w++)
+        m->ways[w].last = &m->ways[w].first;
+    if (m) {
+        m->stored = &m->store;
+        m->unread = true;
+    }
+    return e->mail = m;
 }
 
-static rd_port *port_to(rd_engine *e, uint32_t peer)
+static rd_way *way_to(rd_engine *e, uint32_t peer, uint32_t which)
 {
-    rd_box *b = &e->mail->boxes[peer];
-    if (!b->port)
-        b->port = rd_port_to(e, peer, e->link->channels);
-    return b->port;
+    rd_way *w = &e->mail->ways[peer * RD_WAYS + which];
+    if (!w->port)
+        w->port = rd_port_to(e, peer, e->link->channels + which);
+    return w;
+}
+
+static uint32_t way_of(uint64_t mark)
+{
+    return mark >> 56 == SHORT || mark >> 56 == OFFER ? RD_UNASKED : RD_ASKED;
 }
 
 /* --- sending --- */
 
-static bool add_parcel(rd_engine *e, uint32_t peer, uint64_t mark, const char *data, uint64_t bytes,
-                       rd_letter *letter)
+static rd_parcel *add_parcel(rd_engine *e, uint32_t peer, uint64_t mark, const char *data,
+                             uint64_t bytes, rd_letter *letter)
 {
-    rd_box *b = &e->mail->boxes[peer];
+    rd_way *w = way_to(e, peer, way_of(mark));
     rd_parcel *p = rd_alloc(sizeof *p);
     if (!p)
-        return false;
+        return NULL;
     *p = (rd_parcel){.mark = mark, .bytes = bytes, .data = data, .letter = letter};
-    *b->last = p;
-    b->last = &p->next;
-    return true;
+    *w->last = p;
+    w->last = &p->next;
+    return p;
 }
 
 /* What the parcel itself carries. */
 static bool add_words(rd_engine *e, uint32_t peer, uint64_t mark, uint64_t first, uint64_t second)
 {
-    rd_box *b = &e->mail->boxes[peer];
-    rd_parcel **at = b->last;
-    if (!add_parcel(e, peer, mark, NULL, mark >> 56 == OFFER ? 16 : 8, NULL))
+    rd_parcel *p = add_parcel(e, peer, mark, NULL, mark >> 56 == OFFER ? 16 : 8, NULL);
+    if (!p)
         return false;
-    (*at)->words[0] = first;
-    (*at)->words[1] = second;
-    (*at)->data = (const char *)(*at)->words;
+    p->words[0] = first;
+    p->words[1] = second;
+    p->data = (const char *)p->words;
     return true;
 }
 
-/* As much of a parcel as there is room for; true: all of it. */
-static bool push_one(rd_engine *e, uint32_t peer, rd_parcel *p)
+/* As much of a parcel as there is room for; true: all of it.  Goods are lent where they lie, if they can be.
+ * A short letter is done before it is read, so it is copied, in small pieces: the arena is for what will be
+ * read soon. */
+static bool push_one(rd_engine *e, rd_way *w, rd_parcel *p)
 {
-    rd_port *port = port_to(e, peer);
     const rd_transport *t = e->transport;
-    if (p->bytes > RD_INLINE && !p->taken && t->lends(e->link, p->data, p->bytes)) {
-        if (!t->can_send(port))
+    const bool is_short = p->mark >> 56 == SHORT;
+    if (p->mark >> 56 == GOODS && !p->taken && t->lends(e->link, p->data, p->bytes)) {
+        if (!t->can_send(w->port))
             return false;
-        t->lend(port, &(rd_loan){.data = p->data, .bytes = p->bytes, .mark = p->mark});
+        t->lend(w->port, &(rd_loan){.data = p->data, .bytes = p->bytes, .mark = p->mark});
         p->letter->lent = true;
-        p->letter->message = t->sent(port) - 1;
+        p->letter->message = t->sent(w->port) - 1;
         return true;
     }
     do {
         uint64_t bytes = p->bytes - p->taken;
-        void *slot = t->reserve(port, p->bytes <= RD_INLINE ? bytes : 0, &bytes);
+        if (is_short && bytes > RD_SHORT_PIECE)
+            bytes = RD_SHORT_PIECE;
+        void *slot = t->reserve(w->port, p->bytes <= RD_INLINE ? bytes : 0, &bytes);
         if (!slot)
             return false;
         rd_put(slot, p->data + p->taken, bytes);
-        t->commit(port, bytes, p->bytes, p->mark);
+        t->commit(w->port, bytes, p->bytes, p->mark);
         p->taken += bytes;
     } while (p->taken < p->bytes);
     return true;
 }
 
-static uint32_t push(rd_engine *e, uint32_t peer)
+static uint32_t push(rd_engine *e, rd_way *w)
 {
-    rd_box *b = &e->mail->boxes[peer];
     uint32_t ran = 0;
-    while (b->first && push_one(e, peer, b->first)) {
-        rd_parcel *p = b->first;
+    while (w->first && push_one(e, w, w->first)) {
+        rd_parcel *p = w->first;
         if (p->letter && !p->letter->lent)
-            p->letter->done = true;
-        b->first = p->next;
-        if (!b->first)
-            b->last = &b->first;
+            rd_letter_done(e->mail, p->letter);
+        w->first = p->next;
+        if (!w->first)
+            w->last = &w->first;
         rd_free(p);
         ran++;
     }
@@ -142,14 +151,14 @@ static bool fits(rd_engine *e, rd_letter *l, uint32_t peer, uint32_t tag, ronda_
                  "rank %u: recv: rank %u's message with tag %u has %" PRIu64
                  " elements, and there is room for %" PRIu64,
                  e->link->rank, peer, tag, bytes / width, l->what.count);
-    l->done = true;
+    rd_letter_done(e->mail, l);
     return false;
 }
 
 static rd_letter *who_asks(rd_engine *e, uint32_t peer, uint32_t tag, ronda_type type,
                            uint64_t bytes)
 {
-    for (rd_letter *l = e->mail->receives; l; l = l->next)
+    for (rd_letter *l = e->mail->receives.first; l; l = l->next)
         if (asks_for(l, peer, tag) && fits(e, l, peer, tag, type, bytes)) {
             l->got = (ronda_message){peer, tag, bytes / ronda_type_size(l->what.type)};
             return l;
@@ -175,7 +184,7 @@ static rd_stored *store_one(rd_engine *e, uint32_t peer, uint32_t tag, ronda_typ
     const uint64_t keeps = offer ? 0 : bytes;
     if (m->store_letters == RD_STORE_LETTERS || keeps > RD_STORE_BYTES - m->store_bytes)
         return NULL;
-    rd_stored *s = rd_alloc(sizeof *s), **at = &m->store;
+    rd_stored *s = rd_alloc(sizeof *s);
     char *data = keeps ? rd_alloc(keeps) : NULL;
     if (!s || (keeps && !data)) {
         rd_free(s);
@@ -186,9 +195,8 @@ static rd_stored *store_one(rd_engine *e, uint32_t peer, uint32_t tag, ronda_typ
     s->data = data;
     m->store_letters++;
     m->store_bytes += keeps;
-    while (*at)
-        at = &(*at)->next;
-    *at = s;
+    *m->stored = s;
+    m->stored = &s->next;
     return s;
 }
 
@@ -196,6 +204,8 @@ static void discard(rd_mail *m, rd_stored **at)
 {
     rd_stored *s = *at;
     *at = s->next;
+    if (!*at)
+        m->stored = at;
     m->store_letters--;
     m->store_bytes -= s->offer ? 0 : s->bytes;
     rd_free(s->data);
@@ -213,7 +223,8 @@ void rd_mail_look_in_store(rd_engine *e, rd_letter *l)
             return; /* later, when there is memory */
         if (!s->offer && s->bytes)
             memcpy(l->what.data, s->data, s->bytes);
-        l->done = !s->offer;
+        if (!s->offer)
+            rd_letter_done(e->mail, l);
         discard(e->mail, at);
         return;
     }
@@ -227,9 +238,9 @@ void rd_mail_clear_store(rd_mail *m)
 
 /* --- reading --- */
 
-static rd_letter *with_number(rd_letter *list, uint32_t number, uint32_t peer, bool sends)
+static rd_letter *with_number(const rd_letters *list, uint32_t number, uint32_t peer, bool sends)
 {
-    for (rd_letter *l = list; l; l = l->next)
+    for (rd_letter *l = list->first; l; l = l->next)
         if (l->number == number && !l->done && !l->lost &&
             (sends ? l->what.peer == peer : l->from == peer))
             return l;
@@ -249,9 +260,12 @@ static bool heed(rd_engine *e, uint32_t peer, const rd_view *v, bool *later)
     memcpy(words, v->data, v->bytes);
     const uint32_t number = (uint32_t)(kind == OFFER ? words[1] : words[0]);
     if (kind == PLEASE) {
-        rd_letter *l = with_number(e->mail->sends, number, peer, true);
-        *later = l && !add_parcel(e, peer, mark_of(GOODS, 0, number), l->what.data, l->bytes, l);
-        return l != NULL;
+        rd_letter *l = with_number(&e->mail->sends, number, peer, true);
+        if (!l || l->asked)
+            return false;
+        l->asked = add_parcel(e, peer, mark_of(GOODS, 0, number), l->what.data, l->bytes, l);
+        *later = !l->asked;
+        return true;
     }
     if (!ronda_type_size(type))
         return false;
@@ -270,17 +284,18 @@ static bool heed(rd_engine *e, uint32_t peer, const rd_view *v, bool *later)
 }
 
 /* Finds a place for a message with bytes. */
-static bool find_place(rd_engine *e, uint32_t peer, const rd_view *v, bool *later)
+static bool find_place(rd_engine *e, rd_way *b, uint32_t peer, const rd_view *v, bool *later)
 {
-    rd_box *b = &e->mail->boxes[peer];
     const uint32_t tag = (uint32_t)v->mark;
     const ronda_type type = (ronda_type)(v->mark >> 32 & 0xff);
     b->into = NULL;
     b->keep = NULL;
     b->read = 0;
+    b->total = v->total;
+    b->mark = v->mark;
     if (v->mark >> 56 == GOODS) {
-        b->into = with_number(e->mail->receives, tag, peer, false);
-        return b->into && v->total <= b->into->bytes;
+        b->into = with_number(&e->mail->receives, tag, peer, false);
+        return b->into && v->total == b->into->got.count * ronda_type_size(b->into->what.type);
     }
     if (v->mark >> 56 != SHORT || !ronda_type_size(type) || v->total > RD_SHORT_LETTER)
         return false;
@@ -293,51 +308,64 @@ static bool find_place(rd_engine *e, uint32_t peer, const rd_view *v, bool *late
     return true;
 }
 
-static void finish_reading(rd_engine *e, rd_box *b)
+static void finish_reading(rd_engine *e, rd_way *w)
 {
-    b->reading = false;
-    if (b->into)
-        b->into->done = true;
-    if (!b->keep)
+    w->reading = false;
+    if (w->into)
+        rd_letter_done(e->mail, w->into);
+    w->into = NULL;
+    if (!w->keep)
         return;
-    b->keep->whole = true; /* somebody may have asked for it meanwhile */
-    for (rd_letter *l = e->mail->receives; l; l = l->next)
+    w->keep->whole = true; /* somebody may have asked for it meanwhile */
+    w->keep = NULL;
+    for (rd_letter *l = e->mail->receives.first; l; l = l->next)
         if (!l->done && !l->lost && l->from == RONDA_ANY)
             rd_mail_look_in_store(e, l);
 }
 
-/* What has come from a peer; what makes no sense is for the engine to say. */
-static uint32_t pull(rd_engine *e, uint32_t peer)
+/* Begins with a message, or goes on with one that says the same as before. */
+static bool understand(rd_engine *e, rd_way *w, uint32_t peer, const rd_view *v, bool *later)
 {
-    rd_box *b = &e->mail->boxes[peer];
-    rd_port *port = port_to(e, peer);
+    const uint64_t kind = v->mark >> 56;
+    if (v->total == UINT64_MAX || !v->data)
+        return false;
+    if (w->reading)
+        return v->mark == w->mark && v->total == w->total && v->bytes <= w->total - w->read;
+    if (w != &e->mail->ways[peer * RD_WAYS + way_of(v->mark)])
+        return false;
+    if (kind == OFFER || kind == PLEASE)
+        return heed(e, peer, v, later);
+    if (!find_place(e, w, peer, v, later) || v->bytes > v->total)
+        return false;
+    w->reading = !*later;
+    return true;
+}
+
+/* What has come from a peer; what makes no sense is for the engine to say. */
+static uint32_t pull(rd_engine *e, uint32_t peer, uint32_t which)
+{
+    rd_way *w = way_to(e, peer, which);
     uint32_t ran = 0;
     rd_view v;
-    for (; e->transport->peek(port, &v); ran++) {
-        const uint64_t kind = v.mark >> 56;
-        bool later = false, sound = v.total != UINT64_MAX && v.data;
-        if (sound && !b->reading) {
-            sound = kind == OFFER || kind == PLEASE ? heed(e, peer, &v, &later)
-                                                    : find_place(e, peer, &v, &later);
-            b->reading = sound && !later && (kind == SHORT || kind == GOODS);
-        }
-        if (sound && later) {
-            e->mail->unread = true;
-            return ran;
-        }
-        if (!sound || (b->reading && v.bytes > v.total - b->read)) {
+    for (; e->transport->peek(w->port, &v); ran++) {
+        bool later = false;
+        if (!understand(e, w, peer, &v, &later)) {
             e->wrong = peer + 1;
             e->mad = true;
             e->wronged = (rd_record){.sequence = e->entered};
             return ran;
         }
-        if (b->reading && v.bytes)
-            rd_move((b->into ? (char *)b->into->what.data : b->keep->data) + b->read, v.data,
+        if (later) {
+            e->mail->unread = true;
+            return ran;
+        }
+        if (w->reading && v.bytes)
+            rd_move((w->into ? (char *)w->into->what.data : w->keep->data) + w->read, v.data,
                     v.bytes);
-        b->read += v.bytes;
-        e->transport->release(port, v.bytes);
-        if (b->reading && b->read == v.total)
-            finish_reading(e, b);
+        w->read += v.bytes;
+        e->transport->release(w->port, v.bytes);
+        if (w->reading && w->read == w->total)
+            finish_reading(e, w);
     }
     return ran;
 }
@@ -347,36 +375,44 @@ static uint32_t pull(rd_engine *e, uint32_t peer)
 static uint32_t come_home(rd_engine *e)
 {
     uint32_t ran = 0;
-    for (rd_letter *l = e->mail->sends; l; l = l->next)
-        if (l->lent && !l->done && e->transport->home(port_to(e, l->what.peer), l->message)) {
-            l->done = true;
+    for (rd_letter *l = e->mail->sends.first; l; l = l->next)
+        if (l->lent && !l->done && !l->lost &&
+            e->transport->home(way_to(e, l->what.peer, RD_ASKED)->port, l->message)) {
+            rd_letter_done(e->mail, l);
             ran++;
         }
     return ran;
 }
 
-uint32_t rd_mail_move(rd_engine *e)
+bool rd_mail_waiting(const rd_engine *e)
 {
     const uint32_t letters = e->transport->letters(e->link);
+    return e->mail ? !e->mail->lost && (letters != e->mail->seen || e->mail->active) : letters;
+}
+
+uint32_t rd_mail_move(rd_engine *e)
+{
     uint32_t ran = 0;
-    if (!e->mail && (!letters || !rd_mail_of(e)))
+    if (!rd_mail_waiting(e) || !rd_mail_of(e))
         return 0;
     rd_mail *m = e->mail;
+    const uint32_t letters = e->transport->letters(e->link), n = e->link->size;
     if (letters != m->seen || m->unread) {
         m->seen = letters;
         m->unread = false;
-        for (uint32_t r = 0; r < e->link->size && !e->wrong; r++)
-            ran += r == e->link->rank ? 0 : pull(e, r);
+        for (uint32_t w = 0; w < n * RD_WAYS && !e->wrong; w++)
+            if (w / RD_WAYS != e->link->rank)
+                ran += pull(e, w / RD_WAYS, w % RD_WAYS);
     }
-    for (uint32_t r = 0; r < e->link->size; r++)
-        if (m->boxes[r].first)
-            ran += push(e, r);
+    for (uint32_t w = 0; w < n * RD_WAYS; w++)
+        if (m->ways[w].first)
+            ran += push(e, &m->ways[w]);
     return ran + come_home(e);
 }
 
 bool rd_mail_busy(const rd_engine *e)
 {
-    return e->mail && (e->mail->sends || e->mail->receives);
+    return e->mail && e->mail->active;
 }
 
 /* --- a rank that writes to itself --- */
@@ -393,18 +429,24 @@ static void deliver_here(rd_engine *e, rd_letter *l)
     if (l->bytes)
         memcpy(to ? to->what.data : keep->data, l->what.data, l->bytes);
     if (to)
-        to->done = true;
+        rd_letter_done(e->mail, to);
     else
         keep->whole = true;
-    l->done = true;
+    rd_letter_done(e->mail, l);
+}
+
+/* Letters with the same tag keep their order. */
+static bool overtakes(const rd_engine *e, const rd_letter *l)
+{
+    for (const rd_letter *o = e->mail->sends.first; o != l; o = o->next)
+        if (o->what.peer == e->link->rank && o->what.tag == l->what.tag && !o->done && !o->lost)
+            return true;
+    return false;
 }
 
 void rd_mail_deliver_here(rd_engine *e)
 {
-    bool waits = false; /* letters keep their order */
-    for (rd_letter *l = e->mail->sends; l && !waits; l = l->next)
-        if (l->what.peer == e->link->rank && !l->done && !l->lost) {
+    for (rd_letter *l = e->mail->sends.first; l; l = l->next)
+        if (l->what.peer == e->link->rank && !l->done && !l->lost && !overtakes(e, l))
             deliver_here(e, l);
-            waits = !l->done;
-        }
 }

@@ -6,13 +6,14 @@
 #include "engine/mail.h"
 
 struct rd_letter {
-    rd_letter *next;
+    rd_letter *next, *before;
     rd_posting what;
     uint64_t bytes;  /* that there are, or room for */
     uint32_t number; /* of a long one */
     uint32_t from;   /* receive: who was asked for the goods; RONDA_ANY: nobody yet */
     bool done, lost;
-    bool lent; /* sent: its bytes are with the peer, and come home with this message: */
+    bool asked; /* sent: the peer has asked for the goods */
+    bool lent;  /* sent: its bytes are with the peer, and come home with this message: */
     uint32_t message;
     ronda_message got;
     ronda_status refused; /* receive: what came does not fit */
@@ -38,25 +39,39 @@ typedef struct rd_stored {
     char *data;
 } rd_stored;
 
-/* Another rank. */
+/* To and from another rank there are two ways: one for what nobody has asked for, which may get stuck when
+ * the receiver's store is full, and one for what has been asked for, which never does. */
+enum { RD_UNASKED, RD_ASKED, RD_WAYS };
 typedef struct {
     rd_port *port;
-    rd_parcel *first, **last;
-    bool reading; /* the first message is partly read: */
-    uint64_t read;
+    rd_parcel *first, **last; /* to be sent */
+    bool reading;             /* the first message is partly read: */
+    uint64_t mark, read, total;
     rd_letter *into; /* where to, or */
     rd_stored *keep;
-} rd_box;
+} rd_way;
+
+typedef struct {
+    rd_letter *first, *last; /* oldest first */
+} rd_letters;
 
 struct rd_mail {
-    rd_letter *sends, *receives; /* under way, oldest first */
-    rd_stored *store;            /* oldest first */
+    rd_letters sends, receives; /* that nobody has waited for */
+    uint32_t active;            /* of them, those that are neither done nor lost */
+    bool lost;                  /* the world has failed: nothing moves any more */
+    rd_stored *store, **stored; /* oldest first */
     uint64_t store_bytes;
     uint32_t store_letters, numbers;
     uint32_t seen; /* what letters() said when all was last read */
     bool unread;   /* something was left unread all the same */
-    rd_box boxes[];
+    rd_way ways[]; /* [size][RD_WAYS] */
 };
+
+static inline void rd_letter_done(rd_mail *m, rd_letter *l)
+{
+    m->active -= !l->done && !l->lost;
+    l->done = true;
+}
 
 /* letters.c: "send of 10 f32 with tag 3 to rank 1" */
 void rd_letter_text(const rd_letter *l, char *text, size_t capacity);

@@ -140,7 +140,16 @@ static bool moves(const rd_engine *e)
     for (const rd_flight *f = e->first; f; f = f->next)
         if (!f->done && !f->lost)
             return true;
-    return rd_mail_busy(e);
+    return rd_mail_waiting(e);
+}
+
+/* Letters of all kin: a peer may wait until they have been taken in. */
+void rd_mail_move_all(rd_engine *e)
+{
+    rd_mail_move(e);
+    for (rd_engine *k = e->kin; k != e; k = k->kin)
+        if (rd_mail_waiting(k))
+            move_kin(k);
 }
 
 uint32_t rd_engine_tend(rd_engine *e)
@@ -181,7 +190,7 @@ uint32_t rd_engine_progress(rd_engine *e)
 {
     uint32_t ran = move(e) + rd_mail_move(e);
     for (rd_engine *k = e->kin; k != e; k = k->kin)
-        if (k->first || rd_mail_busy(k))
+        if (k->first || rd_mail_waiting(k))
             ran += move_kin(k);
     return ran;
 }

@@ -33,13 +33,13 @@ static bool first_difference(rd_link *link, const rd_record *mine, uint32_t peer
 
 static const char *differing(const rd_record *a, const rd_record *b)
 {
-    return a->kind != b->kind             ? "collective"
-           : a->count != b->count         ? "count"
-           : a->type != b->type           ? "type"
-           : a->op != b->op               ? "op"
-           : a->root != b->root           ? "root"
-           : a->algorithm != b->algorithm ? "algorithm"
-                                          : "counts";
+    return a->kind != b->kind || a->algorithm >> 16 != b->algorithm >> 16 ? "collective"
+           : a->count != b->count                                         ? "count"
+           : a->type != b->type                                           ? "type"
+           : a->op != b->op                                               ? "op"
+           : a->root != b->root                                           ? "root"
+           : a->algorithm != b->algorithm                                 ? "algorithm"
+                                                                          : "counts";
 }
 
 ronda_status rd_trouble_mismatch(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err)

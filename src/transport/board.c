@@ -130,6 +130,9 @@ void rd_share_cause(rd_link *l, rd_error *out)
  * sure that whoever has not seen the alarm is seen to be inside. */
 void rd_share_quiesce(rd_link *l, uint64_t until_ns)
 {
+    rd_error cause = {0};
+    rd_share_cause(l, &cause);
+    rd_member_of(l)->given_up = cause.status != RONDA_EMISMATCH; /* then earlier calls go on */
     rd_everyone_fence(rd_member_of(l));
     for (uint32_t r = 0; r < l->size; r++)
         while (r != l->rank && rd_now_ns() < until_ns) {

@@ -22,6 +22,23 @@ typedef struct {
     size_t bytes;
 } local_link;
 
+/* What cannot be lent, because the sender does not wait until it is read. */
+enum { LETTER_RING = RD_SHORT_PIECE };
+
+static size_t mapping_bytes(uint32_t size, uint32_t channels)
+{
+    return rd_share_bytes(size, channels) + (size_t)size * size * LETTER_RING;
+}
+
+static void find_rings(rd_member *m, uint32_t channels)
+{
+    const rd_link *link = &m->link;
+    m->letters_alone = true;
+    m->small_bytes = LETTER_RING;
+    m->small_at = (uintptr_t)m->head + rd_share_bytes(link->size, channels) +
+                  (uint64_t)link->rank * link->size * LETTER_RING;
+}
+
 static void sleep_here(rd_member *m, uint64_t until_ns)
 {
     const uint64_t now = rd_now_ns(), ns = until_ns > now ? until_ns - now : 0;
@@ -106,13 +123,14 @@ static local_link *open_one(void *mapping, size_t bytes, uint32_t rank, uint32_t
         rd_free(l);
         return NULL;
     }
+    find_rings(&l->member, RD_CHANNELS);
     atomic_fetch_add(&l->member.head->open, 1);
     return l;
 }
 
 ronda_status rd_local_open(uint32_t size, rd_link *links[], rd_error *err)
 {
-    const size_t bytes = rd_share_bytes(size, RD_CHANNELS);
+    const size_t bytes = mapping_bytes(size, RD_CHANNELS);
     void *mapping = rd_map(bytes);
     uint32_t made = 0;
     if (mapping)
@@ -135,7 +153,7 @@ ronda_status rd_local_open(uint32_t size, rd_link *links[], rd_error *err)
 
 static ronda_status local_split(rd_link *link, uint32_t size, uint64_t *handle, rd_error *err)
 {
-    rd_share_head *head = rd_map(rd_share_bytes(size, RD_PART_CHANNELS));
+    rd_share_head *head = rd_map(mapping_bytes(size, RD_PART_CHANNELS));
     *handle = (uintptr_t)head;
     if (!head)
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for a part of %u ranks",
@@ -148,7 +166,7 @@ static void local_forgo(rd_link *link, uint64_t handle, uint32_t size)
 {
     rd_share_head *head = (void *)(uintptr_t)handle;
     (void)link;
-    leave_mapping(head, head, rd_share_bytes(size, RD_PART_CHANNELS));
+    leave_mapping(head, head, mapping_bytes(size, RD_PART_CHANNELS));
 }
 
 static ronda_status local_join(rd_link *link, uint64_t handle, const uint32_t members[],
@@ -162,7 +180,8 @@ static ronda_status local_join(rd_link *link, uint64_t handle, const uint32_t me
                        link->rank);
     }
     l->mapping = (void *)(uintptr_t)handle;
-    l->bytes = rd_share_bytes(size, RD_PART_CHANNELS);
+    l->bytes = mapping_bytes(size, RD_PART_CHANNELS);
+    find_rings(&l->member, RD_PART_CHANNELS);
     *out = &l->member.link;
     return RONDA_OK;
 }

@@ -192,9 +192,15 @@ static bool reserve_small(rd_port *p, uint64_t bytes)
     return true;
 }
 
+/* What is of a world that this rank has given up need not be read any more. */
+static bool piece_home(const rd_staged *piece)
+{
+    return line_home(piece->port, piece->line) || piece->port->member->given_up;
+}
+
 void rd_arena_tidy(rd_ring *a)
 {
-    while (a->count && line_home(a->pieces[a->first].port, a->pieces[a->first].line)) {
+    while (a->count && piece_home(&a->pieces[a->first])) {
         const rd_staged *piece = &a->pieces[a->first];
         a->tail = piece->end;
         piece->port->staged -= piece->bytes;
@@ -261,21 +267,21 @@ void *rd_share_reserve(rd_port *p, uint64_t least, uint64_t *bytes)
 rd_port *rd_share_port(rd_link *l, uint32_t peer, uint32_t channel)
 {
     rd_member *m = rd_member_of(l);
-    const size_t channels = rd_queues(l->channels), at = (size_t)peer * channels + channel;
+    const size_t at = (size_t)channel * l->size + peer;
     rd_port *p = &m->ports[at];
     if (p->member)
         return p;
-    rd_queue *to = &m->queues[((size_t)l->rank * l->size + peer) * channels + channel];
-    rd_queue *from = &m->queues[((size_t)peer * l->size + l->rank) * channels + channel];
+    rd_queue *to = &m->queues[((size_t)channel * l->size + l->rank) * l->size + peer];
+    rd_queue *from = &m->queues[((size_t)channel * l->size + peer) * l->size + l->rank];
     *p = (rd_port){.to = to->lines,
                    .from = from->lines,
                    .to_consumed = &to->consumed,
                    .from_consumed = &from->consumed,
                    .member = m,
                    .peer_asleep = &m->whole->boards[rd_rank_in_whole(m, peer)].asleep,
-                   .peer_letters = channel == l->channels ? &m->boards[peer].letters : NULL,
+                   .peer_letters = channel >= l->channels ? &m->boards[peer].letters : NULL,
                    .peer = peer,
-                   .small_at = m->small_at + at * m->small_bytes};
+                   .small_at = m->small_at + (m->letters_alone ? peer : at) * m->small_bytes};
     return p;
 }
 

@@ -3,7 +3,7 @@
  * Everything that ranks tell each other is in the mapping, at offsets from its start, so that it may
  * lie anywhere in each process:
  *
- *     | head: alarm, cause | board of each rank | queues [from][to][channel] | what shm adds |
+ *     | head: alarm, cause | board of each rank | queues [channel][from][to] | what shm adds |
  *
  * share.c has the messages, board.c the board and failure, the same for both.  What differs is how bytes are
  * named in a message (threads: by address, from anywhere; processes: by offset, in the mapping
@@ -90,6 +90,7 @@ struct rd_member {
     uintptr_t origin; /* what `at` in messages counts from */
     uint64_t limit;   /* and how far it may reach */
     bool crowded;     /* more ranks than cores: do not spin */
+    bool given_up;    /* it has failed, and this rank has left it */
     bool fences;      /* no membarrier: every publication needs a fence */
     int membarrier;   /* the command that orders all ranks' stores */
     rd_ring *arena;   /* for all peers, of all parts */
@@ -99,6 +100,7 @@ struct rd_member {
     uint64_t share;  /* of the arena, for one port: a fold of many waits for all of its peers */
     /* A ring per port, so that each can always move: [peer][channel] */
     uint64_t small_at, small_bytes;
+    bool letters_alone; /* only ports for letters that nobody has asked for have one: [peer] */
     size_t ports_bytes;
     rd_port *ports; /* [peer][channel], filled when first asked for */
     void (*sleep)(rd_member *m, uint64_t until_ns); /* while the board says asleep */
@@ -114,10 +116,10 @@ static inline rd_member *rd_member_of(rd_link *link)
 void rd_everyone_fence(const rd_member *m);
 void rd_wake_all(rd_member *m);
 
-/* Queues from one rank to another: one for each channel, and one for letters. */
+/* Queues from one rank to another: one for each channel, and two for letters. */
 static inline size_t rd_queues(uint32_t channels)
 {
-    return (size_t)channels + 1;
+    return (size_t)channels + 2;
 }
 size_t rd_share_bytes(uint32_t size, uint32_t channels); /* of head, boards and queues */
 enum { RD_PART_CHANNELS = 1 };                           /* of a part of a world */

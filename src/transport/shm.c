@@ -1,6 +1,6 @@
 /* shm.c: ranks as processes of one host, over one memfd that all of them map.
  *
- *     | share.h: head, boards, queues | small rings [from][to][channel] | arenas [rank] | heaps [rank] |
+ *     | share.h: head, boards, queues | small rings [from][channel][to] | arenas [rank] | heaps [rank] |
  *
  * A memfd has no name: nothing is left in /dev/shm whatever dies, and a container's limit on /dev/shm
  * does not matter.  It is sealed against shrinking, so that no peer can make a page vanish under a
@@ -133,9 +133,11 @@ static void mourn(rd_link *link, uint32_t rank)
     const uint32_t in_whole = rd_rank_in_whole(rd_member_of(link), rank);
     rd_error cause = {.rank = link->rank};
     rd_record record;
-    char call[160] = "before its first call", where[48] = "";
+    char call[160], where[48] = "";
 
     const rd_presence p = rd_share_presence(link, rank);
+    snprintf(call, sizeof call, "%s",
+             p.inside || p.posted ? "with messages under way" : "before its first call");
     if (p.closed || atomic_load(link->alarm))
         return; /* it had said goodbye, or that is known */
     if (rd_share_record(link, rank, p.sequence, &record)) {

@@ -38,7 +38,7 @@ typedef struct rd_transport rd_transport;
 typedef struct rd_link {
     const rd_transport *transport;
     uint32_t rank, size;
-    uint32_t channels; /* to each peer, RD_CHANNELS at most; the one behind them is for letters */
+    uint32_t channels; /* to each peer, RD_CHANNELS at most; the two behind them are for letters */
     uint32_t
         cpus; /* cores for all ranks of this machine together; the same number for all of them */
     /* [RD_CHOICES], or NULL: what ranks of this machine have chosen, so that one prices for all: any
@@ -82,7 +82,7 @@ struct rd_transport {
     bool copies;      /* the caller's memory cannot be lent, unless alloc() gave it */
     bool lends_alloc; /* what alloc() gives can be */
 
-    /* The port to a peer; never NULL for a peer other than oneself.  channel: up to link->channels. */
+    /* The port to a peer; never NULL for a peer other than oneself.  channel: up to link->channels + 1. */
     rd_port *(*port)(rd_link *link, uint32_t peer, uint32_t channel);
     /* How many lines all peers have put into the channels for letters, modulo 2^32 */
     uint32_t (*letters)(const rd_link *link);
