@@ -393,3 +393,94 @@ TEST(a_writer_that_is_gone)
     for (int deed = 0; deed < 4; deed++)
         run_job(2, fail_alone, &deed);
 }
+
+/* --- nobody stands in anybody's way --- */
+
+/* Rank 1 takes in what is written on a part while it waits on the world, and the reverse; what is asked for
+ * overtakes what is not; messages to oneself keep order by tag alone. */
+static void run_ways(ronda_comm *world, uint32_t rank)
+{
+    enum { MANY = 5000, LONG = 1 << 20 };
+    static char big[2][LONG];
+    static ronda_request *requests[MANY + 1];
+    ronda_comm *part = NULL;
+    char byte = 1;
+    CHECK(ronda_split(world, 0, 0, &part) == RONDA_OK, "%s", ronda_last_error(world));
+    ronda_set_timeout(world, 20000000000);
+    ronda_set_timeout(part, 20000000000);
+    for (int k = 0; k < 2; k++) {
+        ronda_comm *one = k ? world : part, *other = k ? part : world;
+        for (uint32_t i = 0; i < 60 && rank == 0; i++)
+            CHECK(ronda_send(one, big[0], 100, RONDA_U8, 1, i) == RONDA_OK, "%s",
+                  ronda_last_error(one));
+        CHECK(ronda_barrier(other) == RONDA_OK, "%s", ronda_last_error(other));
+        for (uint32_t i = 60; i-- > 0 && rank == 1;)
+            CHECK(ronda_recv(one, big[1], 100, RONDA_U8, 0, i, NULL) == RONDA_OK, "%s",
+                  ronda_last_error(one));
+    }
+    if (rank == 1) {
+        for (uint32_t i = 0; i < MANY; i++)
+            CHECK(ronda_isend(world, &byte, 1, RONDA_U8, 0, 1, &requests[i]) == RONDA_OK, "%s",
+                  ronda_last_error(world));
+        CHECK(ronda_irecv(world, big[1], LONG, RONDA_U8, 0, 2, NULL, &requests[MANY]) == RONDA_OK &&
+                  ronda_wait_all(requests, MANY + 1) == RONDA_OK,
+              "%s", ronda_last_error(world));
+    } else {
+        CHECK(ronda_send(world, big[0], LONG, RONDA_U8, 1, 2) == RONDA_OK, "%s",
+              ronda_last_error(world));
+        for (uint32_t i = 0; i < MANY; i++)
+            CHECK(ronda_recv(world, &byte, 1, RONDA_U8, 1, 1, NULL) == RONDA_OK, "%s",
+                  ronda_last_error(world));
+    }
+    ronda_request *mine[2];
+    CHECK(ronda_isend(world, big[rank], 40000, RONDA_U8, rank, 1, &mine[0]) == RONDA_OK &&
+              ronda_isend(world, &byte, 1, RONDA_U8, rank, 2, &mine[1]) == RONDA_OK &&
+              ronda_recv(world, &byte, 1, RONDA_U8, rank, 2, NULL) == RONDA_OK &&
+              ronda_recv(world, big[1 - rank], 40000, RONDA_U8, rank, 1, NULL) == RONDA_OK &&
+              ronda_wait_all(mine, 2) == RONDA_OK,
+          "%s", ronda_last_error(world));
+    CHECK(ronda_barrier(world) == RONDA_OK && ronda_close(part) == RONDA_OK, "close");
+}
+
+static int process_ways(job *j, uint32_t rank)
+{
+    ronda_comm *comm = job_join(j, rank);
+    if (!comm)
+        return 1;
+    run_ways(comm, rank);
+    CHECK(ronda_close(comm) == RONDA_OK, "close");
+    return 0;
+}
+
+TEST(nobody_stands_in_the_way)
+{
+    run_job(2, process_ways, NULL);
+}
+
+/* Whoever only tests hears of a peer's death, too. */
+static int test_only(job *j, uint32_t rank)
+{
+    ronda_comm *comm = job_join(j, rank);
+    ronda_request *request;
+    uint32_t word;
+    bool done = false;
+    if (!comm)
+        return 1;
+    if (rank == 1) {
+        sleep_ms(100);
+        _exit(0);
+    }
+    CHECK(ronda_irecv(comm, &word, 1, RONDA_U32, 1, 1, NULL, &request) == RONDA_OK, "%s",
+          ronda_last_error(comm));
+    const double start = seconds_now();
+    while (!done && seconds_now() < start + 10)
+        CHECK(ronda_test(request, &done) == RONDA_OK, "%s", ronda_last_error(comm));
+    CHECK(done && ronda_wait(request) == RONDA_EPEER, "%s", ronda_last_error(comm));
+    ronda_close(comm);
+    return 0;
+}
+
+TEST(a_test_notices_that_the_writer_died)
+{
+    run_job(2, test_only, NULL);
+}

@@ -299,6 +299,41 @@ TEST(an_alltoallv_that_does_not_fit)
     }
 }
 
+/* A split is none of the program's own calls, although it is made of such. */
+static void run_split(void *context, uint32_t rank)
+{
+    ronda_comm *comm = ((ronda_comm **)context)[rank], *part = NULL;
+    uint64_t word = 0, all[2];
+    const ronda_status status =
+        rank ? ronda_split(comm, 0, 0, &part) : ronda_allgather(comm, &word, all, 1, RONDA_U64);
+    CHECK(status == RONDA_EMISMATCH && strstr(ronda_last_error(comm), "called split #1"), "%s",
+          ronda_last_error(comm));
+}
+
+TEST(a_split_against_an_allgather)
+{
+    ronda_comm *comms[2];
+    if (!world_open(2, NULL, comms))
+        return;
+    run_ranks(2, run_split, comms);
+    world_close(2, comms);
+}
+
+TEST(an_alltoallv_with_itself)
+{
+    ronda_comm *comm;
+    uint64_t words[2] = {0};
+    const size_t one[1] = {1}, two[1] = {2}, many[1] = {(size_t)1 << 61};
+    if (!world_open(1, NULL, &comm))
+        return;
+    CHECK(ronda_alltoallv(comm, words, one, words + 1, two, RONDA_U32) == RONDA_EINVAL &&
+              strstr(ronda_last_error(comm), "sends to itself"),
+          "%s", ronda_last_error(comm));
+    CHECK(ronda_alltoallv(comm, words, many, words + 1, many, RONDA_F64) == RONDA_EINVAL, "%s",
+          ronda_last_error(comm));
+    world_close(1, &comm);
+}
+
 TEST(another_count)
 {
     static const uint64_t counts[][2] = {{2, 3},     {3, 2},     {0, 1},        {1, 0},

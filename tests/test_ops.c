@@ -1,4 +1,5 @@
 /* test_ops.c: ops of the user's, that commute or not, in every collective that has one. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,6 +145,37 @@ static void run_other_op(void *context, uint32_t rank)
     CHECK(status == RONDA_EMISMATCH && strstr(ronda_last_error(comm), "compose") &&
               strstr(ronda_last_error(comm), "larger"),
           "%s", ronda_last_error(comm));
+}
+
+/* Whatever number the name comes to, types are compared. */
+static void run_other_type(void *context, uint32_t rank)
+{
+    const struct {
+        ronda_comm *comms[2];
+        ronda_op op;
+    } *s = context;
+    uint32_t in = rank, out;
+    const ronda_status status =
+        ronda_allreduce(s->comms[rank], &in, &out, 1, rank ? RONDA_F32 : RONDA_I32, s->op);
+    CHECK(status == RONDA_EMISMATCH, "op %d: %s", s->op, ronda_last_error(s->comms[rank]));
+}
+
+TEST(types_are_compared_whatever_the_op)
+{
+    for (int i = 0; i < 20 && !test_failed(); i++) {
+        struct {
+            ronda_comm *comms[2];
+            ronda_op op;
+        } s;
+        char name[16];
+        snprintf(name, sizeof name, "op%d", i);
+        CHECK(ronda_op_create(name, larger, NULL, true, &s.op) == RONDA_OK, "%s",
+              ronda_last_error(NULL));
+        if (!world_open(2, NULL, s.comms))
+            return;
+        run_ranks(2, run_other_type, &s);
+        world_close(2, s.comms);
+    }
 }
 
 TEST(ops_are_checked)
