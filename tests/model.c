@@ -205,159 +205,6 @@ static void store_value(const model_call *c, uint32_t rank, uint64_t index, void
         store_integer(c->type, to, integer_value(c, rank, index));
 }
 
-/* --- kinds --- */
-
-static const struct {
-    const char *name;
-    model_amount gives, gets;
-    bool root_gives, root_gets, reduces, rooted, counted, placed;
-} kinds[] = {
-    [RONDA_ALLREDUCE] =
-        {.name = "allreduce", .gives = MODEL_BLOCK, .gets = MODEL_BLOCK, .reduces = 1, .placed = 1},
-    [RONDA_REDUCE] = {.name = "reduce",
-                      .gives = MODEL_BLOCK,
-                      .gets = MODEL_BLOCK,
-                      .reduces = 1,
-                      .placed = 1,
-                      .rooted = 1,
-                      .root_gets = 1},
-    [RONDA_BROADCAST] = {.name = "broadcast",
-                         .gives = MODEL_NOTHING,
-                         .gets = MODEL_BLOCK,
-                         .rooted = 1},
-    [RONDA_ALLGATHER] = {.name = "allgather",
-                         .gives = MODEL_BLOCK,
-                         .gets = MODEL_BLOCKS,
-                         .placed = 1},
-    [RONDA_ALLGATHERV] = {.name = "allgatherv",
-                          .gives = MODEL_BLOCK,
-                          .gets = MODEL_BLOCKS,
-                          .placed = 1,
-                          .counted = 1},
-    [RONDA_REDUCE_SCATTER] = {.name = "reduce_scatter",
-                              .gives = MODEL_BLOCKS,
-                              .gets = MODEL_BLOCK,
-                              .reduces = 1,
-                              .placed = 1},
-    [RONDA_REDUCE_SCATTERV] = {.name = "reduce_scatterv",
-                               .gives = MODEL_BLOCKS,
-                               .gets = MODEL_BLOCK,
-                               .reduces = 1,
-                               .placed = 1,
-                               .counted = 1},
-    [RONDA_GATHER] = {.name = "gather",
-                      .gives = MODEL_BLOCK,
-                      .gets = MODEL_BLOCKS,
-                      .placed = 1,
-                      .rooted = 1,
-                      .root_gets = 1},
-    [RONDA_GATHERV] = {.name = "gatherv",
-                       .gives = MODEL_BLOCK,
-                       .gets = MODEL_BLOCKS,
-                       .placed = 1,
-                       .rooted = 1,
-                       .root_gets = 1,
-                       .counted = 1},
-    [RONDA_SCATTER] = {.name = "scatter",
-                       .gives = MODEL_BLOCKS,
-                       .gets = MODEL_BLOCK,
-                       .placed = 1,
-                       .rooted = 1,
-                       .root_gives = 1},
-    [RONDA_SCATTERV] = {.name = "scatterv",
-                        .gives = MODEL_BLOCKS,
-                        .gets = MODEL_BLOCK,
-                        .placed = 1,
-                        .rooted = 1,
-                        .root_gives = 1,
-                        .counted = 1},
-    [RONDA_ALLTOALL] = {.name = "alltoall",
-                        .gives = MODEL_BLOCKS,
-                        .gets = MODEL_BLOCKS,
-                        .placed = 1},
-    [RONDA_ALLTOALLV] = {.name = "alltoallv",
-                         .gives = MODEL_BLOCKS,
-                         .gets = MODEL_BLOCKS,
-                         .counted = 1},
-    [RONDA_SCAN] =
-        {.name = "scan", .gives = MODEL_BLOCK, .gets = MODEL_BLOCK, .reduces = 1, .placed = 1},
-    [RONDA_EXSCAN] =
-        {.name = "exscan", .gives = MODEL_BLOCK, .gets = MODEL_BLOCK, .reduces = 1, .placed = 1},
-    [RONDA_BARRIER] = {.name = "barrier", .gives = MODEL_NOTHING, .gets = MODEL_NOTHING}};
-
-model_amount model_gives(const model_call *c, uint32_t rank)
-{
-    return kinds[c->kind].root_gives && rank != c->root ? MODEL_NOTHING : kinds[c->kind].gives;
-}
-
-model_amount model_gets(const model_call *c, uint32_t rank)
-{
-    if (c->kind == RONDA_EXSCAN && rank == 0)
-        return MODEL_NOTHING;
-    return kinds[c->kind].root_gets && rank != c->root ? MODEL_NOTHING : kinds[c->kind].gets;
-}
-
-bool model_reduces(ronda_kind kind)
-{
-    return kinds[kind].reduces;
-}
-
-bool model_rooted(ronda_kind kind)
-{
-    return kinds[kind].rooted;
-}
-
-bool model_counted(ronda_kind kind)
-{
-    return kinds[kind].counted;
-}
-
-bool model_placed(const model_call *c, uint32_t rank)
-{
-    return kinds[c->kind].placed && model_gives(c, rank) && model_gets(c, rank);
-}
-
-uint64_t model_block(const model_call *c, uint32_t from, uint32_t to)
-{
-    if (!kinds[c->kind].counted)
-        return c->count;
-    const uint64_t h = mix(c->seed + from * 77 + (c->kind == RONDA_ALLTOALLV ? to * 9999991 : 0));
-    return h % 5 == 0 ? 0 : (h >> 8) % (c->count + 1);
-}
-
-uint64_t model_send_at(const model_call *c, uint32_t rank, uint32_t i)
-{
-    const bool all = c->kind == RONDA_ALLTOALLV;
-    uint64_t at = 0;
-    for (uint32_t k = 0; k < i; k++)
-        at += all ? model_block(c, rank, k) : model_block(c, k, 0);
-    return at;
-}
-
-uint64_t model_recv_at(const model_call *c, uint32_t rank, uint32_t i)
-{
-    uint64_t at = 0;
-    for (uint32_t k = 0; k < i; k++)
-        at += model_block(c, k, rank);
-    return at;
-}
-
-size_t model_send_bytes(const model_call *c, uint32_t rank)
-{
-    const model_amount has = model_gives(c, rank);
-    return model_width(c->type) * (has == MODEL_BLOCKS  ? model_send_at(c, rank, c->size)
-                                   : has == MODEL_BLOCK ? model_block(c, rank, 0)
-                                                        : 0);
-}
-
-size_t model_recv_bytes(const model_call *c, uint32_t rank)
-{
-    const model_amount has = model_gets(c, rank);
-    return model_width(c->type) * (has == MODEL_BLOCKS  ? model_recv_at(c, rank, c->size)
-                                   : has == MODEL_BLOCK ? model_block(c, rank, 0)
-                                                        : 0);
-}
-
 void model_fill(const model_call *c, uint32_t rank, void *to)
 {
     const size_t width = model_width(c->type);
@@ -429,12 +276,12 @@ static void moved(const model_call *c, uint32_t rank, uint64_t e, void *to)
 {
     uint32_t from = c->root;
     uint64_t index = e;
-    if (kinds[c->kind].gets == MODEL_BLOCKS) {
+    if (model_facts_of(c->kind)->gets == MODEL_BLOCKS) {
         for (from = 0; index >= model_block(c, from, rank); from++)
             index -= model_block(c, from, rank);
-        if (kinds[c->kind].gives == MODEL_BLOCKS)
+        if (model_facts_of(c->kind)->gives == MODEL_BLOCKS)
             index += model_send_at(c, from, rank);
-    } else if (kinds[c->kind].gives == MODEL_BLOCKS) {
+    } else if (model_facts_of(c->kind)->gives == MODEL_BLOCKS) {
         index += model_send_at(c, from, rank);
     }
     store_value(c, from, index, to);
@@ -461,9 +308,9 @@ void *model_whole(const model_call *c)
     for (uint32_t rank = last || c->size == 1 ? 0 : c->size - 1; rank < c->size; rank++) {
         const uint64_t count = model_recv_bytes(c, rank) / width;
         const uint64_t first =
-            kinds[c->kind].gives == MODEL_BLOCKS ? model_send_at(c, rank, rank) : 0;
+            model_facts_of(c->kind)->gives == MODEL_BLOCKS ? model_send_at(c, rank, rank) : 0;
         for (uint64_t e = 0; e < count; e++, to += width)
-            if (kinds[c->kind].reduces)
+            if (model_facts_of(c->kind)->reduces)
                 folded(c, folds(c, rank), first + e, to);
             else
                 moved(c, rank, e, to);
@@ -478,8 +325,8 @@ static bool same_element(const model_call *c, const char *got, const char *want)
 {
     if (memcmp(got, want, model_width(c->type)) == 0)
         return true;
-    return model_is_float(c->type) && kinds[c->kind].reduces && isnan(load_float(c->type, got)) &&
-           isnan(load_float(c->type, want));
+    return model_is_float(c->type) && model_facts_of(c->kind)->reduces &&
+           isnan(load_float(c->type, got)) && isnan(load_float(c->type, want));
 }
 
 static void print_element(const model_call *c, const char *at, char *text, size_t capacity)
@@ -537,7 +384,8 @@ static long double exactly(const model_call *c, uint32_t ranks, uint64_t index, 
 bool model_near(const model_call *c, uint32_t rank, const void *recv, char *why, size_t capacity)
 {
     const size_t width = model_width(c->type), bytes = model_recv_bytes(c, rank);
-    const uint64_t first = kinds[c->kind].gives == MODEL_BLOCKS ? model_send_at(c, rank, rank) : 0;
+    const uint64_t first =
+        model_facts_of(c->kind)->gives == MODEL_BLOCKS ? model_send_at(c, rank, rank) : 0;
     for (size_t at = 0; at < bytes; at += width) {
         long double bound;
         const long double want = exactly(c, folds(c, rank), first + at / width, &bound);
@@ -562,8 +410,8 @@ const char *model_text(const model_call *c)
                                       "max", "band", "bor",  "bxor"};
     static _Thread_local char text[160];
     snprintf(text, sizeof text, "%s of %" PRIu64 " %s, %s, root %u, %u ranks (seed %" PRIu64 ")",
-             kinds[c->kind].name, c->count, types[c->type].name, ops[c->op], c->root, c->size,
-             c->seed);
+             model_facts_of(c->kind)->name, c->count, types[c->type].name, ops[c->op], c->root,
+             c->size, c->seed);
     return text;
 }
 
@@ -606,11 +454,11 @@ model_call model_draw(rng *r, ronda_kind kind, uint32_t size, uint64_t most_byte
         return c;
     c.type = 1 + (ronda_type)rng_below(r, RONDA_U64);
     c.count = some_count(r, most_bytes / model_width(c.type));
-    if (kinds[kind].reduces)
+    if (model_facts_of(kind)->reduces)
         c.op = model_op(r, c.type);
     if (c.op == RONDA_MEAN && (kind == RONDA_SCAN || kind == RONDA_EXSCAN))
         c.op = RONDA_MAX;
-    if (kinds[kind].rooted)
+    if (model_facts_of(kind)->rooted)
         c.root = (uint32_t)rng_below(r, size);
     return c;
 }

@@ -28,6 +28,12 @@ typedef struct {
 
 /* What a kind is like. */
 typedef enum { MODEL_NOTHING, MODEL_BLOCK, MODEL_BLOCKS } model_amount;
+typedef struct {
+    const char *name;
+    model_amount gives, gets;
+    bool root_gives, root_gets, reduces, rooted, counted, placed;
+} model_facts;
+const model_facts *model_facts_of(ronda_kind kind);
 model_amount model_gives(const model_call *c, uint32_t rank); /* broadcast, barrier: nothing */
 model_amount model_gets(const model_call *c, uint32_t rank);
 bool model_reduces(ronda_kind kind);
