@@ -281,7 +281,8 @@ void rd_engine_cause(rd_engine *e, rd_error *out)
         out->peer = RONDA_ANY;
 }
 
-/* The cause is the world's first one, which may be older than ours.  What it does not concern goes on. */
+/* The cause is the world's first one, which may be older than ours.  What it does not concern goes on, as
+ * long as it can: there is no second chance. */
 ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
 {
     if (!atomic_load(e->link->alarm))
@@ -289,7 +290,8 @@ ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
     rd_engine_cause(e, err);
     e->cause = *err;
     for (rd_flight *f = e->first; f; f = f->next)
-        f->lost = f->lost || (!f->done && concerns(err, f->job.record.sequence));
+        f->lost = f->lost || (!f->done && (e->gave_up || concerns(err, f->job.record.sequence)));
+    e->gave_up = true;
     rd_mail_lose(e);
     e->transport->leave(e->link, e->entered);
     e->transport->quiesce(e->link, rd_now_ns() + 60000000000u);

@@ -82,6 +82,7 @@ struct rd_engine {
     struct rd_mail *mail; /* NULL: no letter so far */
     bool lanes_only;
     bool urgent;       /* flights differ in priority */
+    bool gave_up;      /* the world has failed, and this rank has left it once */
     rd_error cause;    /* why flights were lost */
     uint32_t answered; /* what rd_asked was when it last was */
     uint32_t tests;    /* that found nothing to do, and when the next one may look around */
