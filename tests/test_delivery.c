@@ -23,7 +23,7 @@ static void run_scrambled(program *p, uint64_t seed)
 TEST(scrambled_messages_give_the_same_bits)
 {
     rng r = rng_start();
-    const uint32_t seeds = test_sanitized() ? 2 : 5;
+    const uint32_t seeds = test_sanitized() ? 1 : 5;
     test_deadline(150);
     for (const rd_algorithm *a = rd_algorithms; a->name; a++)
         for (uint32_t n = 2; n <= (test_sanitized() ? 4 : 7) && !test_failed(); n++) {
