@@ -39,7 +39,7 @@ TEST(every_algorithm_gives_the_models_bits)
 {
     rng r = rng_start();
     planned_call calls[PROGRAM];
-    const uint32_t most = test_sanitized() ? 9 : 17, rounds = test_sanitized() ? 6 : 16;
+    const uint32_t most = test_sanitized() ? 5 : 17, rounds = test_sanitized() ? 4 : 16;
 
     test_deadline(200);
     for (const rd_algorithm *a = rd_algorithms; a->name; a++)
@@ -276,7 +276,7 @@ static void check_rounding(rng *r, const rd_algorithm *a, uint32_t n, const mode
 static void check_roundings(model_data data, ronda_type last_type, bool one_pass_only)
 {
     rng r = rng_start();
-    const uint32_t most = test_sanitized() ? 6 : 10;
+    const uint32_t most = test_sanitized() ? 3 : 10;
     for (const rd_algorithm *a = rd_algorithms; a->name; a++) {
         const bool scans = a->kind == RONDA_SCAN || a->kind == RONDA_EXSCAN;
         const bool one_pass = a->flags & RD_ORDERED && !scans;
