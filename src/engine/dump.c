@@ -159,7 +159,7 @@ static uint32_t steps_in(const rd_plan *p, const rd_step *s)
 static void say_walk(page *p, rd_engine *e, const rd_awaited *what)
 {
     const rd_plan *plan = what->job->plan;
-    const uint32_t channel = (uint32_t)(what->job->record.sequence & (e->link->channels - 1));
+    const uint32_t channel = rd_channel_number(e, what->job);
     ranks awaited = {0};
     uint32_t done = 0;
     for (uint32_t i = 0; i < plan->straight_count; i++) {

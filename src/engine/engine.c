@@ -50,8 +50,7 @@ static ronda_status settle(rd_engine *e, uint64_t timeout_ns, rd_error *err)
                 e->transport->abort(e->link, err);
                 break;
             }
-            if (rd_kin_busy(e)) /* what a peer waits for before it comes may be there */
-                rd_engine_progress(e->kin);
+            rd_kin_move(e); /* what a peer waits for before it comes may be there */
             e->transport->wait(e->link, NULL, idle, until);
         }
     }
@@ -257,14 +256,6 @@ ronda_status rd_engine_start(rd_engine *e, const rd_job *job, rd_flight **out)
     return status;
 }
 
-uint32_t rd_engine_flights(const rd_engine *e)
-{
-    uint32_t count = 0;
-    for (const rd_flight *f = e->first; f; f = f->next)
-        count++;
-    return count;
-}
-
 /* --- waiting --- */
 
 /* An alarm that was there and is gone has been overwritten, and its cause with it. */
@@ -318,8 +309,10 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
         e->transport->wait(e->link, hint, p->idle, 0);
         return RONDA_OK;
     }
-    if (what)
-        rd_mail_move_all(e); /* who walks straight does not look after letters by the way */
+    if (what) { /* who walks straight does not look after others by the way */
+        rd_mail_move(e);
+        rd_kin_move(e);
+    }
     const uint64_t now = rd_now_ns();
     if (!p->deadline_ns) {
         p->deadline_ns = rd_deadline_ns(p->timeout_ns);
@@ -364,12 +357,6 @@ static void forget(rd_engine *e, rd_flight *flight)
     rd_engine_step_out(e);
 }
 
-/* A rank that gave up while we were at it may have freed what it had lent us. */
-static bool was_misled(rd_engine *e, const rd_job *job)
-{
-    return rd_engine_must_leave(e, job->record.sequence);
-}
-
 /* The world has failed, and whoever asks next will hear why. */
 void rd_engine_lose(rd_engine *e)
 {
@@ -391,10 +378,10 @@ static bool step_in(rd_engine *e, rd_flight *f)
     return !f->lost;
 }
 
-/* What was made of memory that may have been freed meanwhile is not done. */
+/* A rank that gave up while we were at it may have freed what it had lent us: that is not done. */
 static void doubt(rd_engine *e, rd_flight *f)
 {
-    if (f->done && !f->sound && was_misled(e, &f->job)) {
+    if (f->done && !f->sound && rd_engine_must_leave(e, f->job.record.sequence)) {
         f->done = false;
         rd_engine_lose(e);
     }
@@ -426,7 +413,7 @@ ronda_status rd_engine_wait(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd_
     return wait_for(e, f, timeout_ns, err);
 }
 
-bool rd_engine_time_to_look(rd_engine *e)
+static bool time_to_look(rd_engine *e)
 {
     enum { TESTS = 64, EVERY_NS = 5000000 };
     if (e->wrong)
@@ -443,19 +430,16 @@ static void look_now(rd_engine *e)
     uint32_t whom = RONDA_ANY;
     if (e->wrong)
         attend(e, &err);
-    else if (e->first && rd_look_around(e, &e->first->job.record, NULL, &whom, &err))
+    else if ((e->first && rd_look_around(e, &e->first->job.record, NULL, &whom, &err)) ||
+             rd_mail_look_around(e, &err))
         rd_engine_give_up(e, &err);
 }
 
 /* Whoever only tests never sleeps: now and then it looks whether its peers live and agree. */
 void rd_engine_look_after(rd_engine *e)
 {
-    if ((!e->first && !rd_mail_busy(e)) || !rd_engine_time_to_look(e))
-        return;
-    if (e->first || e->wrong)
+    if (time_to_look(e))
         look_now(e);
-    if (rd_mail_busy(e))
-        rd_mail_look_after(e);
 }
 
 bool rd_engine_test(rd_engine *e, rd_flight *f)
@@ -479,7 +463,8 @@ ronda_status rd_engine_run(rd_engine *e, const rd_job *job, uint64_t timeout_ns,
         if (rd_engine_must_leave(e, job->record.sequence))
             return rd_engine_give_up(e, err);
         const ronda_status status = rd_run_straight(e, job, timeout_ns, err);
-        if (!status && job->plan->straight_lends && was_misled(e, job))
+        if (!status && job->plan->straight_lends &&
+            rd_engine_must_leave(e, job->record.sequence)) /* as doubt() does */
             return rd_engine_give_up(e, err);
         if (!status)
             e->transport->leave(e->link, e->entered);

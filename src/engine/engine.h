@@ -44,9 +44,6 @@ ronda_status rd_engine_wait(rd_engine *e, rd_flight *flight, uint64_t timeout_ns
  * wait will say which without waiting. */
 bool rd_engine_test(rd_engine *e, rd_flight *flight);
 
-/* How many flights are not over. */
-uint32_t rd_engine_flights(const rd_engine *e);
-
 /* Both at once: what blocking calls use. */
 ronda_status rd_engine_run(rd_engine *e, const rd_job *job, uint64_t timeout_ns, rd_error *err);
 

@@ -103,6 +103,8 @@ struct rd_engine {
 /* progress.c */
 uint32_t rd_engine_progress(rd_engine *e); /* how many steps that were */
 bool rd_kin_busy(const rd_engine *e);      /* others of the ring have calls under way */
+uint32_t rd_kin_move(rd_engine *e);        /* moves them; how many steps that were */
+uint32_t rd_channel_number(const rd_engine *e, const rd_job *job);
 rd_channel *rd_channel_of(rd_engine *e, const rd_job *job);
 /* Whether all loans of a channel's scratch have come home; forgets those that have. */
 bool rd_channel_paid(rd_engine *e, rd_channel *c);
@@ -143,11 +145,10 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
                             rd_port *hint, rd_patience *patience, rd_error *err);
 /* Err is the cause; returns its status */
 ronda_status rd_engine_give_up(rd_engine *e, rd_error *err);
-bool rd_engine_time_to_look(rd_engine *e); /* now and then */
-void rd_engine_look_after(rd_engine *e);   /* now and then: do the peers live, and agree? */
-void rd_engine_step_in(rd_engine *e);      /* back to calls under way */
-void rd_engine_step_out(rd_engine *e);     /* to the caller, with or without calls under way */
-void rd_engine_lose(rd_engine *e);         /* the same, for what is found by the way */
+void rd_engine_look_after(rd_engine *e); /* now and then: do the peers live, and agree? */
+void rd_engine_step_in(rd_engine *e);    /* back to calls under way */
+void rd_engine_step_out(rd_engine *e);   /* to the caller, with or without calls under way */
+void rd_engine_lose(rd_engine *e);       /* the same, for what is found by the way */
 
 /* look.c */
 /* Does a flight that has begun wait for the peer of its lane l, be it for a message, for room, or for

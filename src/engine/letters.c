@@ -74,8 +74,8 @@ bool rd_mail_test(rd_engine *e, rd_letter *l)
     rd_engine_step_in(e);
     if (rd_engine_must_leave(e, UINT64_MAX) || e->wrong)
         rd_engine_lose(e);
-    else if (!rd_engine_progress(e) && rd_engine_time_to_look(e))
-        rd_mail_look_after(e);
+    else if (!rd_engine_progress(e))
+        rd_engine_look_after(e);
     rd_engine_step_out(e);
     return l->done || l->lost;
 }
@@ -91,47 +91,54 @@ void rd_letter_text(const rd_letter *l, char *text, size_t capacity)
              l->what.count, rd_type_name(l->what.type), tag, l->what.sends ? "to" : "from", peer);
 }
 
-/* The peer will never come, or the time is over. */
-static ronda_status look(rd_engine *e, const rd_letter *l, const rd_patience *p, uint64_t now,
-                         rd_error *err)
+/* Whether whoever should write or read it has closed; of any rank: all others have. */
+static bool is_forsaken(rd_engine *e, const rd_letter *l)
 {
     const uint32_t n = e->link->size, me = e->link->rank;
     const bool any = l->what.peer == RONDA_ANY;
     uint32_t gone = 0;
-    char text[160];
-    err->rank = me;
     for (uint32_t r = any ? 0 : l->what.peer; r < (any ? n : l->what.peer + 1); r++)
         gone += r != me && e->transport->presence(e->link, r).closed;
-    rd_letter_text(l, text, sizeof text);
-    rd_engine_progress(e); /* it may have sent before it closed */
-    if (l->done || l->lost)
-        return RONDA_OK;
-    if (gone && gone == (any ? n - 1 : 1))
-        return rd_fail(err, RONDA_EPEER, l->what.peer, "rank %u: %s: %s closed", me, text,
-                       any ? "all others have" : "it has");
-    if (now < p->deadline_ns)
-        return RONDA_OK;
-    const bool full = e->mail->store_letters == RD_STORE_LETTERS ||
-                      e->mail->store_bytes + RD_SHORT_LETTER > RD_STORE_BYTES;
-    return rd_fail(err, RONDA_ETIMEOUT, l->what.peer, "rank %u: %s timed out after %.3g s%s", me,
-                   text, (double)p->timeout_ns / 1e9,
-                   !l->what.sends && full
-                       ? "; its store is full of letters that nobody has asked for"
-                   : l->what.sends ? "; nobody has asked for it"
-                                   : "");
+    return gone && gone == (any ? n - 1 : 1);
 }
 
-/* For those who do not wait: has a peer gone whose letter is awaited? */
-void rd_mail_look_after(rd_engine *e)
+/* It may have been sent just before its writer closed, so that is looked at once more. */
+static ronda_status look(rd_engine *e, const rd_letter *l, rd_error *err)
 {
-    rd_error err = {0};
-    const rd_patience endless = {.deadline_ns = UINT64_MAX};
-    for (int i = 0; i < 2; i++)
-        for (rd_letter *l = i ? e->mail->sends.first : e->mail->receives.first; l; l = l->next)
-            if (!l->done && !l->lost && look(e, l, &endless, 0, &err)) {
-                rd_engine_give_up(e, &err);
-                return;
-            }
+    char text[160];
+    if (!is_forsaken(e, l))
+        return RONDA_OK;
+    rd_engine_progress(e);
+    if (l->done || l->lost)
+        return RONDA_OK;
+    err->rank = e->link->rank;
+    rd_letter_text(l, text, sizeof text);
+    return rd_fail(err, RONDA_EPEER, l->what.peer, "rank %u: %s: %s closed", e->link->rank, text,
+                   l->what.peer == RONDA_ANY ? "all others have" : "it has");
+}
+
+static ronda_status late(const rd_engine *e, const rd_letter *l, uint64_t timeout_ns, rd_error *err)
+{
+    const bool full = e->mail->store_letters == RD_STORE_LETTERS ||
+                      e->mail->store_bytes + RD_SHORT_LETTER > RD_STORE_BYTES;
+    char text[160];
+    err->rank = e->link->rank;
+    rd_letter_text(l, text, sizeof text);
+    return rd_fail(err, RONDA_ETIMEOUT, l->what.peer, "rank %u: %s timed out after %.3g s%s",
+                   e->link->rank, text, (double)timeout_ns / 1e9,
+                   l->what.sends ? "; nobody has asked for it"
+                   : full        ? "; its store is full of letters that nobody has asked for"
+                                 : "");
+}
+
+ronda_status rd_mail_look_around(rd_engine *e, rd_error *err)
+{
+    ronda_status status = RONDA_OK;
+    for (int i = 0; i < 2 && rd_mail_busy(e); i++)
+        for (rd_letter *l = i ? e->mail->sends.first : e->mail->receives.first; l && !status;
+             l = l->next)
+            status = l->done || l->lost ? RONDA_OK : look(e, l, err);
+    return status;
 }
 
 static void idle(rd_engine *e, const rd_letter *l, rd_patience *p, rd_error *err)
@@ -149,7 +156,8 @@ static void idle(rd_engine *e, const rd_letter *l, rd_patience *p, rd_error *err
     if (now && (now >= p->look_ns || goodbyes != p->goodbyes)) {
         p->goodbyes = goodbyes;
         p->look_ns = now + TICK_NS;
-        if (look(e, l, p, now, err))
+        if (look(e, l, err) ||
+            (now >= p->deadline_ns && !l->done && !l->lost && late(e, l, p->timeout_ns, err)))
             rd_engine_give_up(e, err);
         e->transport->await(e->link, l->what.peer);
     }
@@ -168,15 +176,15 @@ ronda_status rd_mail_wait(rd_engine *e, rd_letter *l, uint64_t timeout_ns, ronda
         else
             idle(e, l, &patience, err);
     }
-    ronda_status status = l->lost ? e->cause.status : l->refused;
-    if (l->lost)
+    const ronda_status status = l->lost ? e->cause.status : l->refused;
+    if (l->lost) {
         *err = e->cause;
-    else if (l->refused)
+    } else if (l->refused) {
         *err = (rd_error){.rank = e->link->rank};
-    if (!l->lost && l->refused)
         rd_fail(err, l->refused, l->got.peer, "%s", l->why);
-    else if (!l->lost && info)
+    } else if (info) {
         *info = l->got;
+    }
     remove_letter(l->what.sends ? &e->mail->sends : &e->mail->receives, l);
     rd_free(l);
     rd_engine_step_out(e);

@@ -241,7 +241,7 @@ void rd_mail_clear_store(rd_mail *m)
 static rd_letter *with_number(const rd_letters *list, uint32_t number, uint32_t peer, bool sends)
 {
     for (rd_letter *l = list->first; l; l = l->next)
-        if (l->number == number && !l->done && !l->lost &&
+        if (number && l->number == number && !l->done && !l->lost &&
             (sends ? l->what.peer == peer : l->from == peer))
             return l;
     return NULL;
@@ -387,7 +387,8 @@ static uint32_t come_home(rd_engine *e)
 bool rd_mail_waiting(const rd_engine *e)
 {
     const uint32_t letters = e->transport->letters(e->link);
-    return e->mail ? !e->mail->lost && (letters != e->mail->seen || e->mail->active) : letters;
+    const rd_mail *m = e->mail;
+    return m ? !m->lost && (letters != m->seen || m->unread || m->active) : letters != 0;
 }
 
 uint32_t rd_mail_move(rd_engine *e)

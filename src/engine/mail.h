@@ -41,10 +41,10 @@ ronda_status rd_mail_wait(rd_engine *e, rd_letter *l, uint64_t timeout_ns, ronda
 /* For the engine. */
 uint32_t rd_mail_move(rd_engine *e);      /* whatever can move; how much that was */
 bool rd_mail_waiting(const rd_engine *e); /* something may be able to move */
-void rd_mail_look_after(rd_engine *e);    /* do those live whose letters are awaited? */
-void rd_mail_move_all(rd_engine *e);      /* the same for all of the ring */
-bool rd_mail_busy(const rd_engine *e);    /* letters are under way */
-void rd_mail_lose(rd_engine *e);          /* the world has failed */
+/* Has a peer gone whose letter is awaited?  Then err says so. */
+ronda_status rd_mail_look_around(rd_engine *e, rd_error *err);
+bool rd_mail_busy(const rd_engine *e); /* letters are under way */
+void rd_mail_lose(rd_engine *e);       /* the world has failed */
 void rd_mail_free(rd_engine *e);
 
 #endif

@@ -8,9 +8,14 @@
 
 #include <sched.h>
 
+uint32_t rd_channel_number(const rd_engine *e, const rd_job *job)
+{
+    return (uint32_t)(job->record.sequence & (e->link->channels - 1)); /* a power of two */
+}
+
 rd_channel *rd_channel_of(rd_engine *e, const rd_job *job)
 {
-    return &e->channels[job->record.sequence & (e->link->channels - 1)];
+    return &e->channels[rd_channel_number(e, job)];
 }
 
 /* Whether all loans of a channel's scratch have come home; forgets those that have. */
@@ -105,36 +110,7 @@ static uint32_t move(rd_engine *e)
 
 /* --- the others --- */
 
-bool rd_kin_busy(const rd_engine *e)
-{
-    for (const rd_engine *k = e->kin; k != e; k = k->kin)
-        if (k->first || rd_mail_busy(k))
-            return true;
-    return false;
-}
-
-/* What its world's failure concerns is lost; the rest moves. */
-static uint32_t move_kin(rd_engine *k)
-{
-    uint32_t ran = 0;
-    bool lost = k->wrong || (rd_mail_busy(k) && rd_engine_must_leave(k, UINT64_MAX));
-    k->transport->resume(k->link, k->entered);
-    for (const rd_flight *f = k->first; f && !lost; f = f->next)
-        lost = !f->done && !f->lost && rd_engine_must_leave(k, f->job.record.sequence);
-    if (lost)
-        rd_engine_lose(k);
-    else
-        ran = move(k) + rd_mail_move(k);
-    rd_engine_step_out(k);
-    return ran;
-}
-
-bool rd_engine_busy(const rd_engine *e)
-{
-    return e->first || rd_mail_busy(e) || rd_kin_busy(e);
-}
-
-/* Done flights that nobody has waited for are no reason to look. */
+/* What is done, and what nobody has waited for, is no reason to look. */
 static bool moves(const rd_engine *e)
 {
     for (const rd_flight *f = e->first; f; f = f->next)
@@ -143,13 +119,64 @@ static bool moves(const rd_engine *e)
     return rd_mail_waiting(e);
 }
 
-/* Letters of all kin: a peer may wait until they have been taken in. */
-void rd_mail_move_all(rd_engine *e)
+bool rd_kin_busy(const rd_engine *e)
 {
-    rd_mail_move(e);
+    for (const rd_engine *k = e->kin; k != e; k = k->kin)
+        if (k->first || rd_mail_busy(k))
+            return true;
+    return false;
+}
+
+static bool is_lost(rd_engine *e)
+{
+    if (e->wrong || (rd_mail_busy(e) && rd_engine_must_leave(e, UINT64_MAX)))
+        return true;
+    for (const rd_flight *f = e->first; f; f = f->next)
+        if (!f->done && !f->lost && rd_engine_must_leave(e, f->job.record.sequence))
+            return true;
+    return false;
+}
+
+/* From outside: what the failure of its world concerns is lost, the rest moves.  looks: nobody waits for it,
+ * so whether its peers live is seen here or nowhere. */
+static uint32_t visit(rd_engine *k, bool looks)
+{
+    uint32_t ran = 0;
+    if (!moves(k))
+        return 0;
+    rd_engine_step_in(k);
+    if (is_lost(k))
+        rd_engine_lose(k);
+    else if (!(ran = move(k) + rd_mail_move(k)) && looks)
+        rd_engine_look_after(k);
+    rd_engine_step_out(k);
+    return ran;
+}
+
+uint32_t rd_kin_move(rd_engine *e)
+{
+    uint32_t ran = 0;
     for (rd_engine *k = e->kin; k != e; k = k->kin)
-        if (rd_mail_waiting(k))
-            move_kin(k);
+        ran += visit(k, false);
+    return ran;
+}
+
+uint32_t rd_engine_progress(rd_engine *e)
+{
+    return move(e) + rd_mail_move(e) + (e->kin == e ? 0 : rd_kin_move(e));
+}
+
+/* --- for a thread of its own --- */
+
+bool rd_engine_busy(const rd_engine *e)
+{
+    const rd_engine *k = e;
+    do {
+        if (moves(k))
+            return true;
+        k = k->kin;
+    } while (k != e);
+    return false;
 }
 
 uint32_t rd_engine_tend(rd_engine *e)
@@ -157,10 +184,7 @@ uint32_t rd_engine_tend(rd_engine *e)
     uint32_t ran = 0;
     rd_engine *k = e;
     do {
-        if (moves(k)) {
-            ran += move_kin(k);
-            rd_engine_look_after(k);
-        }
+        ran += visit(k, true);
         k = k->kin;
     } while (k != e);
     return ran;
@@ -184,13 +208,4 @@ void rd_engine_nudge(rd_engine *e)
 rd_engine *rd_engine_next(const rd_engine *e)
 {
     return e->kin == e ? NULL : e->kin;
-}
-
-uint32_t rd_engine_progress(rd_engine *e)
-{
-    uint32_t ran = move(e) + rd_mail_move(e);
-    for (rd_engine *k = e->kin; k != e; k = k->kin)
-        if (k->first || rd_mail_waiting(k))
-            ran += move_kin(k);
-    return ran;
 }

@@ -15,7 +15,7 @@ static char *place(const rd_flight *f, uint8_t buffer, uint64_t at)
 void rd_flight_begin(rd_engine *e, rd_flight *f)
 {
     const rd_plan *p = f->plan;
-    const uint32_t channel = (uint32_t)(f->job.record.sequence & (e->link->channels - 1));
+    const uint32_t channel = rd_channel_number(e, &f->job);
 
     f->begun = true;
     f->open_count = p->lane_count;

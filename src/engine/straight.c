@@ -170,7 +170,7 @@ static ronda_status local_step(const walk *w, const rd_step *s)
 ronda_status rd_run_straight(rd_engine *e, const rd_job *job, uint64_t timeout_ns, rd_error *err)
 {
     const rd_plan *p = job->plan;
-    const uint32_t channel = (uint32_t)(job->record.sequence & (e->link->channels - 1));
+    const uint32_t channel = rd_channel_number(e, job);
     walk w = {.e = e,
               .job = job,
               .plan = p,
