@@ -110,13 +110,9 @@ ronda_status ronda_close(ronda_comm *comm)
 {
     if (!comm)
         return RONDA_OK;
-    if (comm->open_requests && !comm->failed &&
-        !rd_engine_must_leave(comm->engine, comm->sequence)) {
-        comm->error = (rd_error){.rank = comm->rank};
-        return rd_fail(&comm->error, RONDA_EINVAL, RONDA_ANY,
-                       "rank %u: ronda_close: %u request%s not been waited for", comm->rank,
-                       comm->open_requests, comm->open_requests == 1 ? " has" : "s have");
-    }
+    if (comm->open_requests && !comm->failed && !rd_engine_must_leave(comm->engine, comm->sequence))
+        return rd_comm_fail(comm, RONDA_EINVAL, "ronda_close: %u request%s not been waited for",
+                            comm->open_requests, comm->open_requests == 1 ? " has" : "s have");
     return rd_comm_close(comm);
 }
 
@@ -124,11 +120,8 @@ ronda_status ronda_split(ronda_comm *comm, int color, int key, ronda_comm **out)
 {
     if (!comm)
         return rd_no_comm("ronda_split");
-    if (!out) {
-        comm->error = (rd_error){.rank = comm->rank};
-        return rd_fail(&comm->error, RONDA_EINVAL, RONDA_ANY, "rank %u: ronda_split: out is NULL",
-                       comm->rank);
-    }
+    if (!out)
+        return rd_comm_fail(comm, RONDA_EINVAL, "ronda_split: out is NULL");
     return rd_comm_split(comm, color, key, out);
 }
 
@@ -164,11 +157,8 @@ ronda_status ronda_set_timeout(ronda_comm *comm, uint64_t timeout_ns)
 {
     if (!comm)
         return rd_no_comm("ronda_set_timeout");
-    if (timeout_ns == 0) {
-        comm->error = (rd_error){.rank = comm->rank};
-        return rd_fail(&comm->error, RONDA_EINVAL, RONDA_ANY,
-                       "rank %u: a timeout of 0 would fail every call", comm->rank);
-    }
+    if (timeout_ns == 0)
+        return rd_comm_fail(comm, RONDA_EINVAL, "a timeout of 0 would fail every call");
     comm->timeout_ns = timeout_ns;
     return RONDA_OK;
 }
@@ -186,12 +176,9 @@ ronda_status ronda_alloc(ronda_comm *comm, size_t bytes, void **out)
         *out = memory;
         return RONDA_OK;
     }
-    comm->error = (rd_error){.rank = comm->rank};
     if (!out)
-        return rd_fail(&comm->error, RONDA_EINVAL, RONDA_ANY, "rank %u: ronda_alloc: out is NULL",
-                       comm->rank);
-    return rd_fail(&comm->error, RONDA_ENOMEM, RONDA_ANY,
-                   "rank %u: no %zu bytes of memory that ranks share", comm->rank, bytes);
+        return rd_comm_fail(comm, RONDA_EINVAL, "ronda_alloc: out is NULL");
+    return rd_comm_fail(comm, RONDA_ENOMEM, "no %zu bytes of memory that ranks share", bytes);
 }
 
 ronda_status ronda_free(ronda_comm *comm, void *ptr)
@@ -203,9 +190,7 @@ ronda_status ronda_free(ronda_comm *comm, void *ptr)
     rd_comm_unlock(comm);
     if (freed)
         return RONDA_OK;
-    comm->error = (rd_error){.rank = comm->rank};
-    return rd_fail(&comm->error, RONDA_EINVAL, RONDA_ANY,
-                   "rank %u: ronda_free: %p is not what ronda_alloc gave", comm->rank, ptr);
+    return rd_comm_fail(comm, RONDA_EINVAL, "ronda_free: %p is not what ronda_alloc gave", ptr);
 }
 
 /* --- small facts --- */

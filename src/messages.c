@@ -6,9 +6,7 @@
 
 static ronda_status wrong(ronda_comm *c, const rd_posting *what, const char *why)
 {
-    c->error = (rd_error){.rank = c->rank};
-    return rd_fail(&c->error, RONDA_EINVAL, RONDA_ANY, "rank %u: %s: %s", c->rank,
-                   what->sends ? "send" : "recv", why);
+    return rd_comm_fail(c, RONDA_EINVAL, "%s: %s", what->sends ? "send" : "recv", why);
 }
 
 static ronda_status post(ronda_comm *c, const rd_posting *what, ronda_message *info,
@@ -18,11 +16,8 @@ static ronda_status post(ronda_comm *c, const rd_posting *what, ronda_message *i
     const size_t width = ronda_type_size(what->type);
     if (!c)
         return rd_no_comm(what->sends ? "send" : "recv");
-    rd_comm_heed(c);
-    if (c->failed) {
-        c->error = c->cause;
+    if (rd_comm_over(c))
         return c->cause.status;
-    }
     if (!out)
         return wrong(c, what, "out is NULL");
     if (width == 0) {

@@ -121,10 +121,8 @@ ronda_status ronda_iexscan(ronda_comm *comm, const void *send, void *recv, size_
 
 ronda_status ronda_ibarrier(ronda_comm *comm, ronda_request **out)
 {
-    const uint8_t here = 1;
-    uint8_t everyone; /* the request has tokens that last */
     rd_call call = {.kind = RONDA_BARRIER, .type = RONDA_U8, .op = RONDA_BOR, .count = 1};
-    return start(comm, &call, &here, &everyone, out);
+    return start(comm, &call, NULL, NULL, out);
 }
 
 /* --- any call, with every option --- */
@@ -145,9 +143,8 @@ static ronda_status read_call(ronda_comm *comm, const ronda_call *from, rd_call 
         return rd_invalid(comm, kind, text);
     }
     if (from->compressor || from->stream)
-        return rd_fail(&comm->error, RONDA_EUNSUPPORTED, RONDA_ANY,
-                       "rank %u: %s: this version has no %s", comm->rank, rd_kind_name(kind),
-                       from->compressor ? "compressors" : "streams");
+        return rd_comm_fail(comm, RONDA_EUNSUPPORTED, "%s: this version has no %s",
+                            rd_kind_name(kind), from->compressor ? "compressors" : "streams");
     *to = (rd_call){.kind = kind,
                     .type = from->type,
                     .op = rd_kind_reduces(kind) ? from->op : 0,
@@ -169,37 +166,20 @@ static ronda_status read_call(ronda_comm *comm, const ronda_call *from, rd_call 
     return RONDA_OK;
 }
 
-/* A barrier has tokens for buffers, which the request brings. */
-static ronda_status start_any(ronda_comm *comm, rd_call *call, const void *send, void *recv,
-                              ronda_request **out)
-{
-    const uint8_t here = 1;
-    uint8_t everyone;
-    const bool barrier = call->kind == RONDA_BARRIER;
-    const bool broadcast = call->kind == RONDA_BROADCAST;
-    return start(comm, call,
-                 barrier     ? &here
-                 : broadcast ? NULL
-                             : send,
-                 barrier ? &everyone : recv, out);
-}
-
 ronda_status ronda_post(ronda_comm *comm, const ronda_call *call, ronda_request **out)
 {
     rd_call read;
     if (!comm)
         return rd_no_comm("ronda_post");
     const ronda_status status = read_call(comm, call, &read);
-    return status ? status : start_any(comm, &read, call->send, call->recv, out);
+    return status ? status : start(comm, &read, call->send, call->recv, out);
 }
 
 /* --- waiting --- */
 
 static ronda_status over_already(ronda_comm *comm, const char *function)
 {
-    comm->error = (rd_error){.rank = comm->rank};
-    return rd_fail(&comm->error, RONDA_EINVAL, RONDA_ANY,
-                   "rank %u: %s: this request was waited for already", comm->rank, function);
+    return rd_comm_fail(comm, RONDA_EINVAL, "%s: this request was waited for already", function);
 }
 
 ronda_status ronda_test(ronda_request *request, bool *done)
@@ -243,11 +223,9 @@ ronda_status ronda_plan_create(ronda_comm *comm, const ronda_call *call, ronda_p
     rd_call read;
     if (!comm)
         return rd_no_comm("ronda_plan_create");
-    if (comm->failed) {
-        comm->error = comm->cause;
-        return comm->cause.status;
-    }
-    const ronda_status status = read_call(comm, call, &read);
+    ronda_status status = rd_comm_over(comm);
+    if (!status)
+        status = read_call(comm, call, &read);
     if (status)
         return status;
     return out ? rd_plan_object(comm, &read, out) : rd_invalid(comm, read.kind, "out is NULL");
@@ -255,19 +233,11 @@ ronda_status ronda_plan_create(ronda_comm *comm, const ronda_call *call, ronda_p
 
 ronda_status ronda_start(ronda_plan *plan, const void *send, void *recv, ronda_request **out)
 {
-    const uint8_t here = 1;
-    uint8_t everyone;
     if (!plan || !plan->comm)
         return rd_fail(rd_thread_error(), RONDA_EINVAL, RONDA_ANY, "ronda_start: %s",
                        plan ? "the plan's communicator is closed" : "the plan is NULL");
-    const ronda_kind kind = plan->call.kind;
-    if (!out)
-        return rd_invalid(plan->comm, kind, "out is NULL");
-    return rd_plan_object_start(plan,
-                                kind == RONDA_BARRIER     ? &here
-                                : kind == RONDA_BROADCAST ? NULL
-                                                          : send,
-                                kind == RONDA_BARRIER ? &everyone : recv, out);
+    return out ? rd_plan_object_start(plan, send, recv, out)
+               : rd_invalid(plan->comm, plan->call.kind, "out is NULL");
 }
 
 ronda_status ronda_plan_print(const ronda_plan *plan, char *text, size_t capacity, size_t *needed)

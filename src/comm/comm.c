@@ -3,6 +3,9 @@
 
 #include "base/mem.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
 ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm *kin,
                           ronda_comm **out, rd_error *err)
 {
@@ -65,6 +68,17 @@ ronda_status rd_no_comm(const char *function)
     return rd_fail(rd_thread_error(), RONDA_EINVAL, RONDA_ANY, "%s: comm is NULL", function);
 }
 
+ronda_status rd_comm_fail(ronda_comm *c, ronda_status status, const char *format, ...)
+{
+    char text[sizeof c->error.message];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    c->error = (rd_error){.rank = c->rank};
+    return rd_fail(&c->error, status, RONDA_ANY, "rank %u: %s", c->rank, text);
+}
+
 /* The mark of a call covers all calls before it, so a disagreement that no message showed at the time
  * shows in the next one. */
 static uint64_t next_mark(uint64_t mark, uint64_t call_hash)
@@ -75,9 +89,7 @@ static uint64_t next_mark(uint64_t mark, uint64_t call_hash)
 
 static ronda_status no_memory(ronda_comm *c, const rd_call *call)
 {
-    c->error = (rd_error){.rank = c->rank};
-    return rd_fail(&c->error, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for %s", c->rank,
-                   rd_kind_name(call->kind));
+    return rd_comm_fail(c, RONDA_ENOMEM, "no memory for %s", rd_kind_name(call->kind));
 }
 
 static ronda_status fail_for_good(ronda_comm *c)
@@ -90,7 +102,7 @@ static ronda_status fail_for_good(ronda_comm *c)
     return c->error.status;
 }
 
-/* What the engine is to do; false: it must not begin, and the error says why. */
+/* What the engine is to do.  *p is then held; whoever asked drops it when the call is over. */
 static ronda_status prepare(ronda_comm *c, const rd_call *call, rd_prepared **p, const void *in,
                             void *out, rd_job *job)
 {
@@ -100,6 +112,7 @@ static ronda_status prepare(ronda_comm *c, const rd_call *call, rd_prepared **p,
     }
     if (!*p && !(*p = rd_prepared_make(c, call)))
         return no_memory(c, call);
+    rd_prepared_hold(*p);
     *job = (rd_job){.plan = (*p)->plan,
                     .in = in,
                     .out = out,
@@ -132,10 +145,7 @@ ronda_status rd_comm_run(ronda_comm *c, const rd_call *call, rd_prepared *p, con
         return status;
     status = rd_engine_run(c->engine, &job, call->timeout_ns ? call->timeout_ns : c->timeout_ns,
                            &c->error);
-    if (p->apart) {
-        rd_prepared_hold(p);
-        rd_prepared_drop(p);
-    }
+    rd_prepared_drop(p);
     if (status == RONDA_ENOMEM) /* found before anything was sent: the call was not made */
         return status;
     made(c, &job);
@@ -174,18 +184,12 @@ ronda_status rd_comm_start(ronda_comm *c, const rd_call *call, rd_prepared *p, c
     if (status)
         return status;
     ronda_request *r = take_request(c);
-    if (r && call->kind == RONDA_BARRIER) { /* its tokens must last */
-        r->token[0] = 1;
-        job.in = &r->token[0];
-        job.out = &r->token[1];
-    }
-    if (r)
-        rd_prepared_hold(p);
+    if (r && call->kind == RONDA_BARRIER)
+        job.out = &r->everyone;
     if (!r || rd_engine_start(c->engine, &job, &r->flight)) {
-        if (r) {
-            rd_prepared_drop(p);
+        rd_prepared_drop(p);
+        if (r)
             put_request(r);
-        }
         return no_memory(c, call);
     }
     made(c, &job);
@@ -208,9 +212,7 @@ static ronda_status post(ronda_comm *c, const rd_posting *what, ronda_message *i
     if (!r || rd_mail_post(c->engine, what, &r->letter)) {
         if (r)
             put_request(r);
-        c->error = (rd_error){.rank = c->rank};
-        return rd_fail(&c->error, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for a message",
-                       c->rank);
+        return rd_comm_fail(c, RONDA_ENOMEM, "no memory for a message");
     }
     r->open = true;
     r->prepared = NULL;
@@ -225,6 +227,7 @@ ronda_status rd_comm_post(ronda_comm *c, const rd_posting *what, ronda_message *
                           ronda_request **request)
 {
     rd_comm_lock(c);
+    rd_engine_heed(c->engine, NULL);
     const ronda_status status = post(c, what, info, request);
     rd_comm_unlock(c);
     return status;

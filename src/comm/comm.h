@@ -59,7 +59,7 @@ struct ronda_request {
     ronda_message *info;
     rd_prepared *prepared;
     uint64_t timeout_ns;
-    uint8_t token[2]; /* of a barrier */
+    uint8_t everyone; /* the token of a barrier */
 };
 
 struct ronda_plan {
@@ -94,6 +94,7 @@ struct ronda_comm {
     rd_error error; /* of the last call that failed */
     rd_facts facts;
     rd_log log;
+    uint8_t everyone;                     /* the token of a barrier that blocks */
     const rd_algorithm *forced[RD_KINDS]; /* per kind; NULL: by cost */
     rd_prepared_set prepared;
     rd_blocks blocks;
@@ -130,7 +131,6 @@ ronda_status rd_comm_start(ronda_comm *c, const rd_call *call, rd_prepared *p, c
                            void *out, ronda_request **request);
 ronda_status rd_comm_wait(ronda_request *r); /* it is over */
 bool rd_comm_test(ronda_request *r);         /* the wait will not wait */
-/* Letters */
 ronda_status rd_comm_post(ronda_comm *c, const rd_posting *what, ronda_message *info,
                           ronda_request **request);
 void rd_requests_free(ronda_comm *c);
@@ -152,12 +152,15 @@ static inline void rd_comm_unlock(ronda_comm *c)
         rd_tender_leave(c->tender);
 }
 
-/* Says what is under way, if a signal has asked for it. */
-static inline void rd_comm_heed(ronda_comm *c)
+/* The communicator's error, of this rank and about nobody; the message begins with "rank N: ". */
+ronda_status rd_comm_fail(ronda_comm *c, ronda_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* What every call on it returns from now on, if it has failed for good. */
+static inline ronda_status rd_comm_over(ronda_comm *c)
 {
-    rd_comm_lock(c);
-    rd_engine_heed(c->engine, NULL);
-    rd_comm_unlock(c);
+    if (c->failed)
+        c->error = c->cause;
+    return c->cause.status;
 }
 
 /* submit.c: checks a call and runs it; request: NULL, or where to put it if it is not to block */

@@ -21,9 +21,8 @@ ronda_status rd_plan_object(ronda_comm *c, rd_call *call, ronda_plan **out)
     ronda_plan *p = rd_alloc(sizeof *p);
     if (!p || !(p->prepared[0] = prepare(c, call))) {
         rd_free(p);
-        c->error = (rd_error){.rank = c->rank};
-        return rd_fail(&c->error, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for the plan of %s",
-                       c->rank, rd_kind_name(call->kind));
+        return rd_comm_fail(c, RONDA_ENOMEM, "no memory for the plan of %s",
+                            rd_kind_name(call->kind));
     }
     p->call = p->prepared[0]->call; /* whose counts last */
     p->call.timeout_ns = call->timeout_ns;

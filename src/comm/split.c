@@ -76,9 +76,7 @@ static ronda_status agree(ronda_comm *c, ronda_status status, const rd_error *ou
     c->error = *ours;
     if (status)
         return status;
-    c->error = (rd_error){.rank = c->rank};
-    return rd_fail(&c->error, worst, RONDA_ANY, "rank %u: another rank could not split: %s",
-                   c->rank, ronda_strerror(worst));
+    return rd_comm_fail(c, worst, "another rank could not split: %s", ronda_strerror(worst));
 }
 
 /* Opens this rank's end, if it is in a part at all. */
@@ -138,13 +136,10 @@ ronda_status rd_comm_split(ronda_comm *c, int color, int key, ronda_comm **out)
     part p = {.members = rd_alloc(c->size * sizeof *p.members)};
     ronda_status status;
     rd_comm_lock(c);
-    if (words && p.members && c->link->transport->split) {
+    if (words && p.members && c->link->transport->split)
         status = split(c, (ticket){color < 0 ? -1 : color, key}, words, &p, out);
-    } else {
-        c->error = (rd_error){.rank = c->rank};
-        status = rd_fail(&c->error, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory to split %u ranks",
-                         c->rank, c->size);
-    }
+    else
+        status = rd_comm_fail(c, RONDA_ENOMEM, "no memory to split %u ranks", c->size);
     rd_comm_unlock(c);
     rd_free(words);
     rd_free(p.members);

@@ -12,9 +12,7 @@ typedef struct {
 
 ronda_status rd_invalid(ronda_comm *c, ronda_kind kind, const char *what)
 {
-    c->error = (rd_error){.rank = c->rank};
-    return rd_fail(&c->error, RONDA_EINVAL, RONDA_ANY, "rank %u: %s: %s", c->rank,
-                   rd_kind_name(kind), what);
+    return rd_comm_fail(c, RONDA_EINVAL, "%s: %s", rd_kind_name(kind), what);
 }
 
 static bool overlap(const char *a, uint64_t a_bytes, const char *b, uint64_t b_bytes)
@@ -163,19 +161,14 @@ static ronda_status check_algorithm(ronda_comm *c, const rd_call *call)
     return rd_invalid(c, call->kind, text);
 }
 
-ronda_status rd_submit(ronda_comm *c, rd_call *call, const void *send, void *recv,
-                       ronda_request **out)
+static ronda_status submit(ronda_comm *c, rd_call *call, const void *send, void *recv,
+                           ronda_request **out)
 {
     static char nothing; /* stands for a buffer of no elements */
     amounts a = {0};
-    if (!c)
-        return rd_no_comm(rd_kind_name(call->kind));
-    rd_comm_heed(c);
-    if (c->failed) {
-        c->error = c->cause;
-        return c->cause.status;
-    }
-    ronda_status status = count_blocks(c, call, &a);
+    ronda_status status = rd_comm_over(c);
+    if (!status)
+        status = count_blocks(c, call, &a);
     if (status)
         return status;
     const size_t width = ronda_type_size(call->type);
@@ -194,8 +187,25 @@ ronda_status rd_submit(ronda_comm *c, rd_call *call, const void *send, void *rec
         return status;
     const void *in = send ? send : &nothing;
     void *to = recv ? recv : &nothing;
+    return out ? rd_comm_start(c, call, p, in, to, out) : rd_comm_run(c, call, p, in, to);
+}
+
+/* A barrier passes tokens that are folded like data: that is how it can be proved. */
+ronda_status rd_submit(ronda_comm *c, rd_call *call, const void *send, void *recv,
+                       ronda_request **out)
+{
+    static const uint8_t here = 1;
+    if (!c)
+        return rd_no_comm(rd_kind_name(call->kind));
+    if (call->kind == RONDA_BARRIER) {
+        send = &here;
+        recv = &c->everyone; /* a request has one of its own */
+    } else if (call->kind == RONDA_BROADCAST) {
+        send = NULL;
+    }
     rd_comm_lock(c);
-    status = out ? rd_comm_start(c, call, p, in, to, out) : rd_comm_run(c, call, p, in, to);
+    rd_engine_heed(c->engine, NULL);
+    const ronda_status status = submit(c, call, send, recv, out);
     rd_comm_unlock(c);
     return status;
 }
