@@ -36,8 +36,8 @@ static void print_table(const cli_choice *c, const rd_algorithm *shown)
         const rd_price *p = &c->prices[i];
         char time[16];
         time_text(p->ns, time);
-        printf("  %-13s  %7" PRIu32 "  %9" PRIu32 "  %14" PRIu64 "  %9s%s\n", p->algorithm->name,
-               p->rounds, p->messages, p->sent_bytes, time,
+        printf("  %-13s  %7" PRIu32 "  %9" PRIu32 "  %14" PRIu64 "  %9s%s%s\n", p->algorithm->name,
+               p->rounds, p->messages, p->sent_bytes, time, p->bulky ? "   too much scratch" : "",
                p->algorithm == shown ? "   <- shown above" : "");
     }
     printf(
@@ -105,7 +105,9 @@ static void print_why(const cli_choice *c, const rd_shape *s)
     }
     compare(first, second, &better, &worse);
     printf("  %s rather than %s: ", name, second->algorithm->name);
-    if (better.length)
+    if (second->bulky && !first->bulky)
+        printf("no great scratch%s%s", better.length ? "; " : "", better.text);
+    else if (better.length)
         printf("%s", better.text);
     else
         printf(first->ns < second->ns ? "its busiest rank has less to do" : "they cost the same");

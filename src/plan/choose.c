@@ -14,7 +14,7 @@
 enum { SAMPLES = 16 };
 /* A plan that is never cut needs scratch for whole messages: beyond this it is taken only for want of another. */
 enum { MOST_WHOLE_SCRATCH = 4 << 20 };
-static const double FORBIDDEN_NS = 1e15, LOCAL_STEP_NS = 30;
+static const double LOCAL_STEP_NS = 30;
 
 /* Measured on two machines of 2 and 16 cores, with bench/bench_algorithms.c. */
 rd_facts rd_facts_local(uint32_t cpus)
@@ -107,7 +107,7 @@ rd_price rd_price_of(const rd_algorithm *a, const rd_shape *shape, const rd_fact
     const uint32_t n = shape->size;
     const uint32_t samples = n < SAMPLES ? n : SAMPLES;
     rd_price price = {.algorithm = a};
-    double work = 0, most = 0, forbidden = 0;
+    double work = 0, most = 0;
 
     for (uint32_t i = 0; i < samples; i++) {
         rd_shape s = *shape;
@@ -124,15 +124,20 @@ rd_price rd_price_of(const rd_algorithm *a, const rd_shape *shape, const rd_fact
         price.sent_bytes =
             p->sent * s.width > price.sent_bytes ? p->sent * s.width : price.sent_bytes;
         if (a->flags & RD_WHOLE && p->scratch * s.width > MOST_WHOLE_SCRATCH)
-            forbidden = FORBIDDEN_NS;
+            price.bulky = true;
         rd_plan_free(p);
     }
     const double crowd = (double)n / (facts->cpus ? facts->cpus : 1);
     const double all = work * crowd;
-    price.ns = (most > all ? most : all) + price.rounds * facts->latency_ns + forbidden;
+    price.ns = (most > all ? most : all) + price.rounds * facts->latency_ns;
     if (crowd > 1)
         price.ns += price.rounds * facts->switch_ns * crowd;
     return price;
+}
+
+static bool dearer(const rd_price *a, const rd_price *b)
+{
+    return a->bulky != b->bulky ? a->bulky : a->ns > b->ns;
 }
 
 bool rd_fits(const rd_algorithm *a, const rd_shape *shape)
@@ -154,7 +159,7 @@ const rd_algorithm *rd_choose(const rd_shape *shape, const rd_facts *facts, rd_p
         if (!price.algorithm)
             return NULL;
         uint32_t at = n++;
-        for (; at > 0 && prices[at - 1].ns > price.ns; at--)
+        for (; at > 0 && dearer(&prices[at - 1], &price); at--)
             prices[at] = prices[at - 1];
         prices[at] = price;
     }

@@ -28,6 +28,7 @@ typedef struct {
     uint32_t rounds, messages; /* of the rank that has most of them */
     uint64_t sent_bytes;       /* by the rank that sends most */
     double ns;                 /* estimate */
+    bool bulky;                /* it wants more scratch than is worth it: after all others */
 } rd_price;
 
 /* No memory: .algorithm is NULL. */
