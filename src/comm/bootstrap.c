@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "comm/proof.h"
+#include "base/proof.h"
 
 #include <errno.h>
 #include <inttypes.h>

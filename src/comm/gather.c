@@ -4,8 +4,8 @@
  * nobody up and is sent away.  bootstrap.c draws the conversation. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/proof.h"
 #include "comm/bootstrap.h"
-#include "comm/proof.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* proof.c: the core needs libc alone, so libcrypto is looked for when a key is to be proved. */
-#include "comm/proof.h"
+#include "base/proof.h"
 
 #include <dlfcn.h>
 #include <errno.h>
