@@ -15,6 +15,7 @@ typedef struct {
     bool (*open)(uint32_t size, rd_link *links[]);
     bool refuses; /* at random: what is promised comes true after some tries */
     bool forgets; /* where messages may be stored back */
+    bool slow;    /* to open and close */
 } conformance_subject;
 
 #define CONFORMANCE_CASES(X, subject)                                                              \
@@ -57,8 +58,13 @@ typedef struct {
 
 bool conformance_open(const conformance_subject *s, conformance_world *w, uint32_t size);
 void conformance_close(conformance_world *w, uint32_t size);
+void conformance_shut(conformance_world *w, uint32_t rank); /* closes one */
 void conformance_turn(conformance_world *w, uint32_t turn); /* waits until it is this turn */
 void conformance_pause(rd_link *link, rd_port *port);
+/* Lets come what may: for one's own link, or for all if one thread has them all. */
+void conformance_pump(rd_link *link);
+void conformance_run(conformance_world *w, uint32_t size, void (*body)(void *, uint32_t),
+                     void *context); /* a thread for each */
 
 /* Whether it comes true within the tries that a transport of this kind may need. */
 bool conformance_can_send(const conformance_subject *s, rd_port *port, rd_link *link);

@@ -1,7 +1,13 @@
 /* links.c: see links.h. */
 #include "links.h"
 
+#include "base/mem.h"
+#include "transport/tcp.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -38,6 +44,48 @@ bool links_shm(uint32_t size, rd_link *links[])
     for (uint32_t r = 0; r < size; r++)
         close(bells[r]);
     close(memory);
+    if (status)
+        fprintf(stderr, "%s\n", err.message);
+    return !status;
+}
+
+static int listen_here(rd_place *place)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof name;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&name, sizeof name) || listen(fd, MOST) ||
+        getsockname(fd, (struct sockaddr *)&name, &length))
+        return -1;
+    *place = (rd_place){.host = 1, .name = "here", .pid = getpid(), .cpus = 2};
+    place->port = ntohs(name.sin_port);
+    place->count = 1;
+    place->at[0] = (rd_ip){.family = 4, .bytes = {127, 0, 0, 1}};
+    return fd;
+}
+
+bool links_tcp(uint32_t size, rd_link *links[])
+{
+    static const char key[] = "a key";
+    rd_error err = {0};
+    rd_place places[MOST];
+    int listeners[MOST];
+    ronda_status status = size <= MOST ? RONDA_OK : RONDA_EINVAL;
+    for (uint32_t r = 0; r < size && !status; r++)
+        if ((listeners[r] = listen_here(&places[r])) < 0)
+            status = RONDA_ESYSTEM;
+    for (uint32_t r = 0; r < size && !status; r++) {
+        rd_tcp_parts parts = {.rank = r,
+                              .size = size,
+                              .places = rd_alloc(sizeof places),
+                              .listener = listeners[r],
+                              .key = rd_alloc(sizeof key),
+                              .job = 77,
+                              .timeout_ns = 10000000000u};
+        memcpy(parts.places, places, sizeof places);
+        memcpy(parts.key, key, sizeof key);
+        status = rd_tcp_open(&parts, &links[r], &err);
+    }
     if (status)
         fprintf(stderr, "%s\n", err.message);
     return !status;

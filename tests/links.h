@@ -9,4 +9,7 @@ bool links_local(uint32_t size, rd_link *links[]);
 /* Each link has a mapping of its own of the same memory, as if it were another process. */
 bool links_shm(uint32_t size, rd_link *links[]);
 
+/* Each link has sockets of its own, on this host. */
+bool links_tcp(uint32_t size, rd_link *links[]);
+
 #endif

@@ -9,6 +9,10 @@ CONFORMANCE_TESTS(local)
 static const conformance_subject shm = {.open = links_shm};
 CONFORMANCE_TESTS(shm)
 
+static const conformance_subject tcp = {
+    .open = links_tcp, .refuses = true, .forgets = true, .slow = true};
+CONFORMANCE_TESTS(tcp)
+
 /* The tests' own transport must keep the promises too, or it would prove nothing. */
 static bool open_scrambled(uint32_t size, rd_link *links[])
 {

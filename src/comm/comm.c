@@ -19,7 +19,9 @@ ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm
     c->link = link;
     c->timeout_ns = settings->timeout_ns;
     c->log = settings->log;
-    c->facts = link->transport->copies ? rd_facts_shm(link->cpus) : rd_facts_local(link->cpus);
+    c->facts = link->transport->pushes   ? rd_facts_tcp(link->cpus)
+               : link->transport->copies ? rd_facts_shm(link->cpus)
+                                         : rd_facts_local(link->cpus);
     for (int k = 0; k < RD_KINDS; k++)
         c->forced[k] = settings->forced[k];
     c->error = (rd_error){.rank = c->rank, .peer = RONDA_ANY};

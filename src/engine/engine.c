@@ -96,6 +96,7 @@ ronda_status rd_engine_open(rd_link *link, rd_engine *kin, rd_engine **out)
         return RONDA_ENOMEM;
     e->link = link;
     e->transport = link->transport;
+    e->lanes_only = link->transport->pushes; /* a walk does not stay until its messages are home */
     e->answered = rd_asked_count();
     e->ports = rd_alloc(n * (RD_CHANNELS + 2) * sizeof(rd_port *));
     e->views = rd_alloc(n * sizeof *e->views);
@@ -442,10 +443,17 @@ void rd_engine_look_after(rd_engine *e)
         look_now(e);
 }
 
+void rd_engine_pump(rd_engine *e)
+{
+    if (e->transport->pump)
+        e->transport->pump(e->link);
+}
+
 bool rd_engine_test(rd_engine *e, rd_flight *f)
 {
     if (f->done || !step_in(e, f))
         return true;
+    rd_engine_pump(e);
     if (!rd_engine_progress(e))
         rd_engine_look_after(e);
     doubt(e, f);

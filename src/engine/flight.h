@@ -145,6 +145,7 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
                             rd_port *hint, rd_patience *patience, rd_error *err);
 /* Err is the cause; returns its status */
 ronda_status rd_engine_give_up(rd_engine *e, rd_error *err);
+void rd_engine_pump(rd_engine *e);       /* for those who do not wait: takes in what has come */
 void rd_engine_look_after(rd_engine *e); /* now and then: do the peers live, and agree? */
 void rd_engine_step_in(rd_engine *e);    /* back to calls under way */
 void rd_engine_step_out(rd_engine *e);   /* to the caller, with or without calls under way */

@@ -74,7 +74,7 @@ bool rd_mail_test(rd_engine *e, rd_letter *l)
     rd_engine_step_in(e);
     if (rd_engine_must_leave(e, UINT64_MAX) || e->wrong)
         rd_engine_lose(e);
-    else if (!rd_engine_progress(e))
+    else if (rd_engine_pump(e), !rd_engine_progress(e))
         rd_engine_look_after(e);
     rd_engine_step_out(e);
     return l->done || l->lost;

@@ -69,6 +69,14 @@ static bool add_words(rd_engine *e, uint32_t peer, uint64_t mark, uint64_t first
     return true;
 }
 
+/* Its letter is done when the message sent last is home. */
+static void lent(const rd_engine *e, const rd_way *w, const rd_parcel *p)
+{
+    p->letter->lent = true;
+    p->letter->way = way_of(p->mark);
+    p->letter->message = e->transport->sent(w->port) - 1;
+}
+
 /* As much of a parcel as there is room for; true: all of it.  Goods are lent where they lie, if they can be.
  * A short letter is done before it is read, so it is copied, in small pieces: the arena is for what will be
  * read soon. */
@@ -80,8 +88,7 @@ static bool push_one(rd_engine *e, rd_way *w, rd_parcel *p)
         if (!t->can_send(w->port))
             return false;
         t->lend(w->port, &(rd_loan){.data = p->data, .bytes = p->bytes, .mark = p->mark});
-        p->letter->lent = true;
-        p->letter->message = t->sent(w->port) - 1;
+        lent(e, w, p);
         return true;
     }
     do {
@@ -95,6 +102,8 @@ static bool push_one(rd_engine *e, rd_way *w, rd_parcel *p)
         t->commit(w->port, bytes, p->bytes, p->mark);
         p->taken += bytes;
     } while (p->taken < p->bytes);
+    if (t->pushes && p->letter)
+        lent(e, w, p);
     return true;
 }
 
@@ -377,7 +386,7 @@ static uint32_t come_home(rd_engine *e)
     uint32_t ran = 0;
     for (rd_letter *l = e->mail->sends.first; l; l = l->next)
         if (l->lent && !l->done && !l->lost &&
-            e->transport->home(way_to(e, l->what.peer, RD_ASKED)->port, l->message)) {
+            e->transport->home(way_to(e, l->what.peer, l->way)->port, l->message)) {
             rd_letter_done(e->mail, l);
             ran++;
         }

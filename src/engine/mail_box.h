@@ -14,7 +14,7 @@ struct rd_letter {
     bool done, lost;
     bool asked; /* sent: the peer has asked for the goods */
     bool lent;  /* sent: its bytes are with the peer, and come home with this message: */
-    uint32_t message;
+    uint32_t message, way;
     ronda_message got;
     ronda_status refused; /* receive: what came does not fit */
     char why[200];

@@ -145,6 +145,8 @@ static uint32_t visit(rd_engine *k, bool looks)
     if (!moves(k))
         return 0;
     rd_engine_step_in(k);
+    if (looks)
+        rd_engine_pump(k);
     if (is_lost(k))
         rd_engine_lose(k);
     else if (!(ran = move(k) + rd_mail_move(k)) && looks)

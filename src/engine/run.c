@@ -458,7 +458,9 @@ bool rd_flight_ended(rd_engine *e, rd_flight *f)
         return false;
     for (uint32_t l = 0; l < f->plan->lane_count; l++) {
         const rd_lane_state *lane = &f->lanes[l];
-        if (lane->lent_user && !e->transport->home(lane->port, lane->base + lane->lent_user - 1))
+        const bool pushed = e->transport->pushes && f->plan->lanes[l].sends;
+        const uint32_t last = pushed ? lane->end : lane->lent_user;
+        if (last && lane->port && !e->transport->home(lane->port, lane->base + last - 1))
             return false;
     }
     return true;

@@ -43,6 +43,20 @@ rd_facts rd_facts_shm(uint32_t cpus)
     return facts;
 }
 
+/* And over sockets, on one machine and on 10 Gb/s: what is sent goes through the system twice. */
+rd_facts rd_facts_tcp(uint32_t cpus)
+{
+    return (rd_facts){.cpus = cpus,
+                      .latency_ns = 15000,
+                      .switch_ns = 3000,
+                      .send_ns = 4000,
+                      .receive_ns = 3000,
+                      .lend_ns = 1000,
+                      .copy_ns = 0.5,
+                      .fold_ns = 0.1,
+                      .segment_bytes = 1 << 18};
+}
+
 typedef struct {
     double work_ns, fill_ns;
     uint32_t messages;

@@ -22,6 +22,7 @@ typedef struct {
 
 rd_facts rd_facts_local(uint32_t cpus); /* ranks as threads */
 rd_facts rd_facts_shm(uint32_t cpus);   /* as processes of a machine */
+rd_facts rd_facts_tcp(uint32_t cpus);   /* anywhere */
 
 typedef struct {
     const rd_algorithm *algorithm;

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/mem.h"
+#include "transport/events.h"
 #include "transport/heap.h"
 #include "transport/share.h"
 
@@ -22,13 +23,11 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -189,23 +188,12 @@ static void shm_quiesce(rd_link *link, uint64_t until_ns)
 
 /* --- sleeping --- */
 
-static int wait_events(shm_link *s, struct epoll_event *events, int most, uint64_t ns)
-{
-    const struct timespec limit = {.tv_sec = (time_t)(ns / 1000000000u),
-                                   .tv_nsec = (long)(ns % 1000000000u)};
-    const int n = (int)syscall(SYS_epoll_pwait2, s->epoll, events, most, &limit, NULL, 0);
-    if (n >= 0 || errno != ENOSYS)
-        return n;
-    const uint64_t ms = ns / 1000000 + 1;
-    return epoll_wait(s->epoll, events, most, ms > 1000000 ? 1000000 : (int)ms);
-}
-
 static void sleep_here(rd_member *m, uint64_t until_ns)
 {
     shm_link *s = (shm_link *)m;
     struct epoll_event events[16];
     const uint64_t now = rd_now_ns();
-    const int n = wait_events(s, events, 16, until_ns > now ? until_ns - now : 0);
+    const int n = rd_wait_events(s->epoll, events, 16, until_ns > now ? until_ns - now : 0);
     for (int i = 0; i < n; i++) {
         const uint32_t rank = events[i].data.u32;
         uint64_t rings;

@@ -73,6 +73,7 @@ typedef struct {
     uint64_t sequence; /* of its last call; 0: none yet */
     bool inside, closed, dead;
     bool posted;       /* not inside, but calls of its are under way */
+    bool hearsay;      /* all this is what was last heard of it */
     uint32_t awaits;   /* inside: whom it has been waiting for, or RONDA_ANY */
     uint64_t heard_ns; /* when it last said so */
 } rd_presence;
@@ -81,6 +82,8 @@ struct rd_transport {
     const char *name;
     bool copies;      /* the caller's memory cannot be lent, unless alloc() gave it */
     bool lends_alloc; /* what alloc() gives can be */
+    bool
+        pushes; /* messages go on only while this rank is inside, until they are home: it waits for that */
 
     /* The port to a peer; never NULL for a peer other than oneself.  channel: up to link->channels + 1. */
     rd_port *(*port)(rd_link *link, uint32_t peer, uint32_t channel);
@@ -122,6 +125,9 @@ struct rd_transport {
     /* Waiting: returns early when something may have happened, at the latest at until_ns.  idle: how
      * often in a row the caller has found nothing to do; port: where news is expected, or NULL. */
     void (*wait)(rd_link *link, rd_port *port, uint32_t idle, uint64_t until_ns);
+
+    /* The same for those who do not wait: takes in what has come.  NULL: there is no need */
+    void (*pump)(rd_link *link);
 
     /* Any thread of this rank: a wait returns soon */
     void (*nudge)(rd_link *link);

@@ -11,6 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/error.h"
+#include "base/names.h"
+
 enum { RD_FRAME = 336, RD_FRAME_TEXT = 240, RD_WIRE_VERSION = 1 };
 
 enum {
@@ -39,5 +42,62 @@ typedef enum { RD_FRAME_OK, RD_FRAME_FOREIGN, RD_FRAME_VERSION } rd_frame_verdic
 void rd_frame_pack(const rd_frame *frame, uint8_t bytes[RD_FRAME]);
 /* FOREIGN: not ronda's; VERSION: of another version, only frame->version is set. */
 rd_frame_verdict rd_frame_unpack(const uint8_t bytes[RD_FRAME], rd_frame *frame);
+
+/* --- between ranks that are connected (tcp) --- */
+
+/* Whoever connects says a hello, and whoever was called answers with another; little-endian:
+ *
+ *     magic 8 | version 4 | features 4 | job 8 | rank 4 | to 4 | size 4 | zero 4 | mac 32
+ */
+enum { RD_GREETING = 72 };
+typedef struct {
+    uint32_t version, features, rank, to, size;
+    uint64_t job;
+    uint8_t mac[32];
+} rd_greeting;
+void rd_greeting_pack(const rd_greeting *g, uint8_t bytes[RD_GREETING]);
+rd_frame_verdict rd_greeting_unpack(const uint8_t bytes[RD_GREETING], rd_greeting *g);
+
+/* After that there are parcels, each a head and so many bytes:
+ *
+ *     kind 1 | channel 1 | type 1 | call 1 | bytes 4 | world 8 | mark 8 | total 8 | sequence 8 | count 8 |
+ *     op 4 | root 4 | algorithm 4 | taken 4 | freed 8
+ *
+ * world: 0, or the number of a part of it.  What describes a call comes with every message, so that ranks
+ * that disagree can say in what. */
+enum { RD_HEAD = 72, RD_MOST_PARCEL = 256 << 10 };
+enum {
+    RD_MESSAGE = 1, /* the beginning of one, or its next bytes */
+    RD_CREDIT,      /* taken, freed: messages and bytes of the channel that need no room any more */
+    RD_NEWS,        /* where ranks stand: RD_NEWS_ITEM bytes each */
+    RD_ALARM,       /* the world has failed: RD_CAUSE bytes */
+    RD_BYE,         /* this rank has closed the world */
+    RD_HANGUP,      /* nothing will follow on this connection */
+    RD_LAST_PARCEL = RD_HANGUP
+};
+typedef struct {
+    uint8_t kind, channel;
+    uint32_t bytes;
+    uint64_t world, total;
+    rd_record call; /* with the mark of a message that is of no call, too */
+    uint32_t taken;
+    uint64_t freed;
+} rd_head;
+void rd_head_pack(const rd_head *h, uint8_t bytes[RD_HEAD]);
+bool rd_head_unpack(const uint8_t bytes[RD_HEAD], rd_head *h); /* false: this cannot be one */
+
+/* Where a rank stands, by hearsay. */
+enum { RD_NEWS_ITEM = 64, RD_MOST_NEWS = RD_MOST_PARCEL / RD_NEWS_ITEM };
+typedef struct {
+    uint32_t rank, awaits, age_ms;
+    bool inside, posted, closed;
+    rd_record call; /* its last */
+} rd_news;
+void rd_news_pack(const rd_news *n, uint8_t bytes[RD_NEWS_ITEM]);
+void rd_news_unpack(const uint8_t bytes[RD_NEWS_ITEM], rd_news *n);
+
+enum { RD_CAUSE = 24 + sizeof((rd_error *)0)->message };
+void rd_cause_pack(const rd_error *e, uint8_t bytes[RD_CAUSE]);
+void rd_cause_unpack(const uint8_t bytes[RD_CAUSE], rd_error *e); /* always one to show to people */
 
 #endif

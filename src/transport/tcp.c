@@ -1,0 +1,519 @@
+/* tcp.c: messages over sockets, as transport.h wants them.  tcp_inside.h says how it works. */
+#include "transport/tcp_inside.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { SPINS = 300, LEAST_BUFFER = 256 };
+
+/* --- buffers, which are used again --- */
+
+static uint32_t pool_of(uint64_t bytes)
+{
+    uint32_t i = 0;
+    while ((uint64_t)LEAST_BUFFER << i < bytes)
+        i++;
+    return i;
+}
+
+char *rd_pool_take(tcp_world *w, uint64_t bytes, uint64_t *capacity)
+{
+    const uint32_t i = pool_of(bytes);
+    char *data = w->pool[i];
+    *capacity = (uint64_t)LEAST_BUFFER << i;
+    if (data)
+        memcpy(&w->pool[i], data, sizeof data); /* the next one */
+    return data ? data : rd_alloc(*capacity);
+}
+
+void rd_pool_give(tcp_world *w, char *data, uint64_t capacity)
+{
+    const uint32_t i = pool_of(capacity);
+    memcpy(data, &w->pool[i], sizeof data);
+    w->pool[i] = data;
+}
+
+/* --- ports --- */
+
+rd_port *rd_tcp_port(rd_link *link, uint32_t peer, uint32_t channel)
+{
+    tcp_link *l = rd_tcp_link(link);
+    rd_port *p = &l->ports[(size_t)channel * link->size + peer];
+    if (p->link)
+        return p;
+    p->to = &l->world->peers[rd_tcp_in_whole(l, peer)];
+    p->rank = peer;
+    p->channel = channel;
+    p->link = l;
+    return p;
+}
+
+/* A port that a peer may be waited for at: it has time to connect by itself. */
+static rd_port *port(rd_link *link, uint32_t peer, uint32_t channel)
+{
+    enum { PATIENCE_NS = 100000000 };
+    tcp_link *l = rd_tcp_link(link);
+    rd_port *p = rd_tcp_port(link, peer, channel);
+    pthread_mutex_lock(&l->world->lock);
+    rd_tcp_want(l->world, rd_tcp_in_whole(l, peer), PATIENCE_NS);
+    pthread_mutex_unlock(&l->world->lock);
+    return p;
+}
+
+static uint32_t letters(const rd_link *link)
+{
+    return atomic_load_explicit(&rd_tcp_link(link)->letters, memory_order_relaxed);
+}
+
+/* --- sending --- */
+
+static bool has_line(const rd_port *p)
+{
+    return p->queued - atomic_load_explicit(&p->written, memory_order_acquire) < RD_QUEUE;
+}
+
+static bool can_send(rd_port *p)
+{
+    const uint32_t acked = atomic_load_explicit(&p->acked, memory_order_relaxed);
+    return has_line(p) && (p->pushed || p->messages - acked < RD_QUEUE);
+}
+
+static void *reserve(rd_port *p, uint64_t least, uint64_t *bytes)
+{
+    tcp_line *line = &p->out[p->queued % RD_QUEUE];
+    if (!can_send(p))
+        return NULL;
+    if (*bytes <= RD_INLINE && !p->pushed)
+        return line->small;
+    if (least > RD_SHORT_PIECE)
+        return NULL;
+    if (*bytes > RD_SHORT_PIECE)
+        *bytes = RD_SHORT_PIECE;
+    if (!line->staged)
+        line->staged = rd_alloc(RD_SHORT_PIECE); /* none: not now */
+    return line->staged;
+}
+
+/* A line is complete: it goes out now as far as the system takes it. */
+static void publish(rd_port *p, bool ends)
+{
+    tcp_world *w = p->link->world;
+    if (ends) {
+        p->last_line[p->messages % RD_QUEUE] = p->queued;
+        p->messages++;
+    }
+    pthread_mutex_lock(&w->lock);
+    p->queued++;
+    rd_tcp_make_ready(p);
+    rd_tcp_flush(w, p->to);
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void commit(rd_port *p, uint64_t bytes, uint64_t total, uint64_t mark)
+{
+    tcp_line *line = &p->out[p->queued % RD_QUEUE];
+    line->data = total <= RD_INLINE ? (const char *)line->small : line->staged;
+    line->bytes = bytes;
+    line->total = total;
+    line->mark = mark;
+    p->pushed += bytes;
+    const bool ends = p->pushed == total;
+    if (ends)
+        p->pushed = 0;
+    publish(p, ends);
+}
+
+static bool share(rd_port *p, const rd_port *committed, uint64_t bytes, uint64_t total,
+                  uint64_t mark)
+{
+    (void)p;
+    (void)committed;
+    (void)bytes;
+    (void)total;
+    (void)mark;
+    return false;
+}
+
+static bool lends(const rd_link *link, const void *data, uint64_t bytes)
+{
+    (void)link;
+    (void)data;
+    (void)bytes;
+    return true;
+}
+
+static void lend(rd_port *p, const rd_loan *loan)
+{
+    tcp_line *line = &p->out[p->queued % RD_QUEUE];
+    line->data = loan->data;
+    line->bytes = line->total = loan->bytes;
+    line->mark = loan->mark;
+    publish(p, true);
+}
+
+/* Nobody names a place to a peer that cannot reach it. */
+static void give_back(rd_port *p, uint64_t bytes, uint64_t mark)
+{
+    (void)p;
+    (void)bytes;
+    (void)mark;
+}
+
+static uint32_t sent(const rd_port *p)
+{
+    return p->messages;
+}
+
+static bool home(rd_port *p, uint32_t message)
+{
+    if (p->messages - message > RD_QUEUE)
+        return true;
+    const uint32_t line = p->last_line[message % RD_QUEUE];
+    return (int32_t)(atomic_load_explicit(&p->written, memory_order_acquire) - line) > 0;
+}
+
+/* --- receiving --- */
+
+static bool peek(rd_port *p, rd_view *view)
+{
+    if (p->came == p->taken)
+        return false;
+    const tcp_slot *s = &p->in[p->taken % RD_QUEUE];
+    *view = (rd_view){
+        .data = s->data + s->start, .bytes = s->end - s->start, .total = s->total, .mark = s->mark};
+    return true;
+}
+
+static void release(rd_port *p, uint64_t bytes)
+{
+    enum { MANY = RD_QUEUE / 2, MUCH = RD_WINDOW / 4 };
+    tcp_slot *s = &p->in[p->taken % RD_QUEUE];
+    tcp_world *w = p->link->world;
+    pthread_mutex_lock(&w->lock);
+    s->start += bytes;
+    s->released += bytes;
+    p->freed += bytes;
+    if (s->start == s->end)
+        s->start = s->end = 0; /* where it is warm */
+    if (s->released == s->total) {
+        if (s->data != (char *)s->small)
+            rd_pool_give(w, s->data, s->capacity);
+        s->data = NULL;
+        p->taken++;
+    }
+    if (p->taken - p->told >= MANY || p->freed - p->told_freed >= MUCH) {
+        rd_tcp_make_ready(p);
+        rd_tcp_flush(w, p->to);
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* --- waiting --- */
+
+static void wait(rd_link *link, rd_port *p, uint32_t idle, uint64_t until_ns)
+{
+    tcp_world *w = rd_tcp_link(link)->world;
+    (void)p;
+    if (idle >= SPINS) {
+        rd_tcp_pump(w, until_ns);
+        return;
+    }
+    if (w->crowded)
+        sched_yield();
+    rd_tcp_pump(w, 0);
+}
+
+static void pump(rd_link *link)
+{
+    rd_tcp_pump(rd_tcp_link(link)->world, 0);
+}
+
+static void nudge(rd_link *link)
+{
+    const uint64_t one = 1;
+    if (write(rd_tcp_link(link)->world->bell, &one, sizeof one) < 0)
+        return; /* full: it is ringing already */
+}
+
+/* --- memory --- */
+
+static void *alloc(rd_link *link, size_t bytes)
+{
+    (void)link;
+    return rd_pages(bytes ? bytes : 1);
+}
+
+static void free_pages(rd_link *link, void *memory, size_t bytes)
+{
+    (void)link;
+    rd_unmap(memory, bytes ? bytes : 1);
+}
+
+/* --- opening and closing --- */
+
+static void free_link(tcp_link *l)
+{
+    const uint32_t n = l->link.size;
+    for (size_t i = 0; l->ports && i < (size_t)n * rd_queues(l->link.channels); i++) {
+        rd_port *p = &l->ports[i];
+        if (!p->link)
+            continue;
+        for (uint32_t k = 0; k < RD_QUEUE; k++)
+            rd_free(p->out[k].staged);
+        for (; p->taken != p->came; p->taken++) {
+            tcp_slot *s = &p->in[p->taken % RD_QUEUE];
+            if (s->data != (char *)s->small)
+                rd_pool_give(l->world, s->data, s->capacity);
+        }
+    }
+    rd_unmap(l->ports, l->ports_bytes);
+    rd_unmap(l->known, l->known_bytes);
+    rd_free(l->members);
+    rd_free(l->index_of);
+    rd_free(l);
+}
+
+static tcp_link *new_link(tcp_world *w, uint32_t rank, uint32_t size)
+{
+    tcp_link *l = rd_alloc(sizeof *l);
+    if (!l)
+        return NULL;
+    l->link = (rd_link){.transport = &rd_tcp,
+                        .rank = rank,
+                        .size = size,
+                        .channels = RD_CHANNELS,
+                        .cpus = size,
+                        .goodbyes = &w->goodbyes,
+                        .alarm = &l->alarm};
+    l->world = w;
+    l->awaits = RONDA_ANY;
+    l->ports_bytes = (size_t)size * rd_queues(RD_CHANNELS) * sizeof *l->ports;
+    l->known_bytes = size * sizeof *l->known;
+    l->ports = rd_map(l->ports_bytes);
+    l->known = rd_map(l->known_bytes);
+    l->index_of = rd_alloc(w->its.size * sizeof *l->index_of);
+    if (!l->ports || !l->known || !l->index_of) {
+        free_link(l);
+        return NULL;
+    }
+    for (uint32_t r = 0; r < w->its.size; r++)
+        l->index_of[r] = r;
+    return l;
+}
+
+static void add_link(tcp_world *w, tcp_link *l)
+{
+    pthread_mutex_lock(&w->lock);
+    tcp_link **last = &w->links;
+    while (*last)
+        last = &(*last)->next;
+    *last = l;
+    w->users++;
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void drop_link(tcp_world *w, tcp_link *l)
+{
+    pthread_mutex_lock(&w->lock);
+    rd_tcp_forsake(l, true);
+    tcp_link **at = &w->links;
+    while (*at != l)
+        at = &(*at)->next;
+    *at = l->next;
+    pthread_mutex_unlock(&w->lock);
+    free_link(l);
+}
+
+static void free_world(tcp_world *w)
+{
+    while (w->conns)
+        rd_tcp_end(w, w->conns);
+    while (w->ended) {
+        tcp_conn *c = w->ended;
+        w->ended = c->next;
+        rd_free(c);
+    }
+    for (uint32_t i = 0; i < RD_POOLS; i++)
+        while (w->pool[i]) {
+            uint64_t capacity;
+            rd_free(rd_pool_take(w, (uint64_t)LEAST_BUFFER << i, &capacity));
+        }
+    if (w->epoll >= 0)
+        close(w->epoll);
+    if (w->bell >= 0)
+        close(w->bell);
+    if (w->its.listener >= 0)
+        close(w->its.listener);
+    rd_free(w->its.places);
+    rd_free(w->its.key);
+    rd_free(w->peers);
+    pthread_mutex_destroy(&w->lock);
+    rd_free(w);
+}
+
+static void close_link(rd_link *link)
+{
+    if (!link)
+        return;
+    tcp_link *l = rd_tcp_link(link);
+    tcp_world *w = l->world;
+    rd_tcp_take_leave(l);
+    drop_link(w, l);
+    if (--w->users)
+        return;
+    rd_tcp_close_world(w);
+    free_world(w);
+}
+
+static bool watch_all(tcp_world *w)
+{
+    struct epoll_event door = {.events = EPOLLIN, .data.ptr = &w->its.listener};
+    struct epoll_event bell = {.events = EPOLLIN, .data.ptr = &w->bell};
+    w->epoll = epoll_create1(EPOLL_CLOEXEC);
+    w->bell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    return w->epoll >= 0 && w->bell >= 0 &&
+           epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->its.listener, &door) == 0 &&
+           epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->bell, &bell) == 0;
+}
+
+/* Cores for all ranks together, as on the host that has fewest for each of its own. */
+static uint32_t count_cpus(const rd_tcp_parts *parts, bool *crowded)
+{
+    uint64_t least = parts->size;
+    for (uint32_t r = 0; r < parts->size; r++) {
+        uint64_t ranks = 0, cpus = 0;
+        for (uint32_t o = 0; o < parts->size; o++)
+            if (parts->places[o].host == parts->places[r].host) {
+                ranks++;
+                cpus = parts->places[o].cpus > cpus ? parts->places[o].cpus : cpus;
+            }
+        const uint64_t all = cpus * parts->size / ranks;
+        least = all < least ? all : least;
+        if (r == parts->rank)
+            *crowded = cpus < ranks;
+    }
+    return least ? (uint32_t)least : 1;
+}
+
+ronda_status rd_tcp_open(const rd_tcp_parts *parts, rd_link **out, rd_error *err)
+{
+    tcp_world *w = rd_alloc(sizeof *w);
+    if (!w) {
+        close(parts->listener);
+        rd_free(parts->places);
+        rd_free(parts->key);
+        return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of %u ranks",
+                       parts->rank, parts->size);
+    }
+    pthread_mutex_init(&w->lock, NULL);
+    w->its = *parts;
+    w->epoll = w->bell = -1;
+    w->peers = rd_alloc(parts->size * sizeof *w->peers);
+    tcp_link *l = w->peers ? new_link(w, parts->rank, parts->size) : NULL;
+    if (!l || !watch_all(w)) {
+        const int why = errno;
+        if (l)
+            free_link(l);
+        free_world(w);
+        return rd_fail(err, l ? RONDA_ESYSTEM : RONDA_ENOMEM, RONDA_ANY,
+                       "rank %u: no memory or descriptors for its end of %u ranks%s%s", parts->rank,
+                       parts->size, l ? ": " : "", l ? strerror(why) : "");
+    }
+    l->link.cpus = count_cpus(parts, &w->crowded);
+    add_link(w, l);
+    *out = &l->link;
+    return RONDA_OK;
+}
+
+/* --- parts of a world --- */
+
+/* A number that no other part has or had. */
+static ronda_status split(rd_link *link, uint32_t size, uint64_t *handle, rd_error *err)
+{
+    tcp_world *w = rd_tcp_link(link)->world;
+    (void)size;
+    (void)err;
+    *handle = (uint64_t)(w->its.rank + 1) << 40 | ++w->parts;
+    return RONDA_OK;
+}
+
+static void forgo(rd_link *link, uint64_t handle, uint32_t size)
+{
+    (void)link;
+    (void)handle;
+    (void)size;
+}
+
+static ronda_status join(rd_link *link, uint64_t handle, const uint32_t members[], uint32_t size,
+                         uint32_t rank, rd_link **out, rd_error *err)
+{
+    tcp_link *of = rd_tcp_link(link);
+    tcp_world *w = of->world;
+    tcp_link *l = new_link(w, rank, size);
+    uint32_t *in_whole = rd_alloc(size * sizeof *in_whole);
+    if (!l || !in_whole) {
+        if (l)
+            free_link(l);
+        rd_free(in_whole);
+        return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of a part",
+                       link->rank);
+    }
+    for (uint32_t r = 0; r < w->its.size; r++)
+        l->index_of[r] = UINT32_MAX;
+    for (uint32_t r = 0; r < size; r++) {
+        in_whole[r] = rd_tcp_in_whole(of, members[r]);
+        l->index_of[in_whole[r]] = r;
+    }
+    l->members = in_whole;
+    l->id = handle;
+    l->link.whole = link->whole ? link->whole : link;
+    l->link.cpus = of->link.cpus;
+    add_link(w, l);
+    *out = &l->link;
+    return RONDA_OK;
+}
+
+const rd_transport rd_tcp = {.name = "tcp",
+                             .pushes = true,
+                             .lends_alloc = true,
+                             .port = port,
+                             .letters = letters,
+                             .can_send = can_send,
+                             .reserve = reserve,
+                             .commit = commit,
+                             .share = share,
+                             .lends = lends,
+                             .lend = lend,
+                             .give_back = give_back,
+                             .sent = sent,
+                             .home = home,
+                             .peek = peek,
+                             .release = release,
+                             .alloc = alloc,
+                             .free = free_pages,
+                             .wait = wait,
+                             .pump = pump,
+                             .nudge = nudge,
+                             .enter = rd_tcp_enter,
+                             .leave = rd_tcp_leave,
+                             .pause = rd_tcp_pause,
+                             .resume = rd_tcp_resume,
+                             .await = rd_tcp_await,
+                             .record = rd_tcp_record,
+                             .presence = rd_tcp_presence,
+                             .abort = rd_tcp_abort,
+                             .cause = rd_tcp_cause,
+                             .quiesce = rd_tcp_quiesce,
+                             .close = close_link,
+                             .split = split,
+                             .join = join,
+                             .forgo = forgo};

@@ -1,0 +1,378 @@
+/* tcp_connect.c: connections are opened when there is something to send, or to wait for.
+ *
+ *     who connects                          who listens
+ *       | --- hello: job, rank, mac -------> |     the mac shows that it knows the key
+ *       | --- parcels ...                    |
+ *       | <-- hello: job, rank, mac -------- |     when it looks at its sockets
+ *       | <-- parcels ...                    |
+ *
+ * Whoever connects need not wait for an answer, so what it sends arrives even if the peer is busy for long;
+ * but it hears nothing before the peer has shown that it knows the key too.  If both connect at once, both
+ * connections stay: each writes to its own.  A peer has several addresses, which are tried one after the other,
+ * the next when the last has failed or taken long, and the first that answers is taken. */
+#include "transport/tcp_inside.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/proof.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    MOST_STRANGERS = 64,
+    NEXT_ADDRESS_NS = 250000000,
+    LONGEST_NS = 10000000 /* in us */
+};
+static const uint64_t TRY_NS = 10000000000u, STRANGER_NS = 10000000000u;
+
+/* --- sockets --- */
+
+/* A host that has gone silent is found out in 15 s, whether there is something to be said to it or not. */
+static void set_options(int fd)
+{
+    const int one = 1, idle = 5, interval = 3, count = 3;
+    const unsigned silent_ms = 15000;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms, sizeof silent_ms);
+}
+
+static socklen_t name_of(const rd_ip *ip, uint16_t port, struct sockaddr_storage *out)
+{
+    *out = (struct sockaddr_storage){0};
+    if (ip->family == 4) {
+        struct sockaddr_in *name = (struct sockaddr_in *)out;
+        name->sin_family = AF_INET;
+        name->sin_port = htons(port);
+        memcpy(&name->sin_addr, ip->bytes, 4);
+        return sizeof *name;
+    }
+    struct sockaddr_in6 *name = (struct sockaddr_in6 *)out;
+    name->sin6_family = AF_INET6;
+    name->sin6_port = htons(port);
+    memcpy(&name->sin6_addr, ip->bytes, 16);
+    name->sin6_scope_id = ip->scope;
+    return sizeof *name;
+}
+
+bool rd_tcp_watch(tcp_world *w, tcp_conn *c, bool writes)
+{
+    struct epoll_event event = {.events = writes ? EPOLLIN | EPOLLOUT : EPOLLIN, .data.ptr = c};
+    return epoll_ctl(w->epoll, EPOLL_CTL_MOD, c->fd, &event) == 0;
+}
+
+static tcp_conn *add(tcp_world *w, int fd, uint32_t events)
+{
+    tcp_conn *c = rd_alloc(sizeof *c);
+    uint8_t *input = rd_alloc(RD_INPUT);
+    struct epoll_event event = {.events = events, .data.ptr = c};
+    if (!c || !input || epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event)) {
+        rd_free(c);
+        rd_free(input);
+        close(fd);
+        return NULL;
+    }
+    c->fd = fd;
+    c->input = input;
+    c->rank = UINT32_MAX;
+    c->since_ns = rd_now_ns();
+    c->next = w->conns;
+    w->conns = c;
+    set_options(fd);
+    return c;
+}
+
+void rd_tcp_end(tcp_world *w, tcp_conn *c)
+{
+    tcp_conn **at = &w->conns;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    if (c->state == TCP_STRANGER)
+        w->strangers--;
+    if (c->rank < w->its.size) {
+        tcp_peer *peer = &w->peers[c->rank];
+        peer->trying -= c->state == TCP_CONNECTING;
+        peer->out = peer->out == c ? NULL : peer->out;
+        peer->in = peer->in == c ? NULL : peer->in;
+    }
+    close(c->fd);
+    c->fd = -1;
+    rd_free(c->input);
+    rd_free(c->letter.bytes);
+    rd_free(c->control.bytes);
+    rd_free(c->next_control.bytes);
+    rd_free(c->spilled);
+    c->next = w->ended;
+    w->ended = c;
+}
+
+/* --- greetings --- */
+
+static void sign(const tcp_world *w, const char *who, uint32_t from, uint32_t to, uint8_t mac[32])
+{
+    uint8_t text[32] = {0};
+    memset(mac, 0, 32);
+    if (!w->its.key)
+        return;
+    memcpy(text, who, strlen(who));
+    for (int i = 0; i < 8; i++)
+        text[8 + i] = (uint8_t)(w->its.job >> 8 * i);
+    for (int i = 0; i < 4; i++) {
+        text[16 + i] = (uint8_t)(from >> 8 * i);
+        text[20 + i] = (uint8_t)(to >> 8 * i);
+        text[24 + i] = (uint8_t)(w->its.size >> 8 * i);
+    }
+    rd_mac(w->its.key, text, sizeof text, mac);
+}
+
+static bool greet(tcp_world *w, tcp_conn *c, const char *who)
+{
+    uint8_t packed[RD_GREETING];
+    rd_greeting g = {.rank = w->its.rank, .to = c->rank, .size = w->its.size, .job = w->its.job};
+    sign(w, who, g.rank, g.to, g.mac);
+    rd_greeting_pack(&g, packed);
+    return rd_tcp_say(c, NULL, packed);
+}
+
+static void cancel(tcp_world *w, uint32_t rank)
+{
+    tcp_peer *peer = &w->peers[rank];
+    w->wanted -= peer->want_ns != 0;
+    peer->want_ns = 0;
+    for (tcp_conn *c = w->conns, *next; c; c = next) {
+        next = c->next;
+        if (c->rank == rank && c->state == TCP_CONNECTING)
+            rd_tcp_end(w, c);
+    }
+}
+
+bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING])
+{
+    rd_greeting g;
+    uint8_t expected[32];
+    const bool stranger = c->state == TCP_STRANGER;
+    bool good = rd_greeting_unpack(bytes, &g) == RD_FRAME_OK && g.job == w->its.job &&
+                g.size == w->its.size && g.to == w->its.rank && g.rank < g.size && g.rank != g.to &&
+                (stranger || g.rank == c->rank);
+    if (good) {
+        sign(w, stranger ? "hello" : "welcome", g.rank, g.to, expected);
+        good = rd_mac_equal(expected, g.mac);
+    }
+    if (stranger && (!good || w->peers[g.rank].accepted || w->peers[g.rank].dead)) {
+        rd_tcp_end(w, c);
+        return false;
+    }
+    if (!good) {
+        rd_tcp_lost(w, c, EPROTO);
+        return false;
+    }
+    c->greeted = true;
+    if (!stranger)
+        return true;
+    tcp_peer *peer = &w->peers[g.rank];
+    w->strangers--;
+    c->rank = g.rank;
+    c->state = TCP_OPEN;
+    peer->accepted = true;
+    greet(w, c, "welcome");
+    if (!peer->out) {
+        peer->out = c;
+        cancel(w, g.rank);
+    }
+    rd_tcp_opened(w, c);
+    rd_tcp_flush_conn(w, c);
+    return true;
+}
+
+void rd_tcp_accept(tcp_world *w)
+{
+    for (;;) {
+        const int fd = accept4(w->its.listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0)
+            return;
+        tcp_conn *c = w->strangers < MOST_STRANGERS ? add(w, fd, EPOLLIN) : NULL;
+        if (!c) {
+            if (w->strangers >= MOST_STRANGERS)
+                close(fd);
+            continue;
+        }
+        c->state = TCP_STRANGER;
+        w->strangers++;
+    }
+}
+
+/* --- connecting --- */
+
+/* "10.0.0.2 port 4000: Connection refused; 192.168.1.2 port 4000: No route to host" */
+static void addresses_text(const tcp_world *w, uint32_t rank, char *text, size_t capacity)
+{
+    const rd_place *place = &w->its.places[rank];
+    size_t at = 0;
+    *text = 0;
+    for (uint32_t i = 0; i < place->count && at < capacity; i++) {
+        char ip[INET6_ADDRSTRLEN] = "?";
+        inet_ntop(place->at[i].family == 4 ? AF_INET : AF_INET6, place->at[i].bytes, ip, sizeof ip);
+        at += (size_t)snprintf(text + at, capacity - at, "%s%s port %u: %s", at ? "; " : "", ip,
+                               place->port, strerror(w->peers[rank].errors[i]));
+    }
+}
+
+static void unreachable(tcp_world *w, uint32_t rank)
+{
+    char how[300], where[200];
+    addresses_text(w, rank, where, sizeof where);
+    snprintf(how, sizeof how, "cannot be reached from rank %u (host %s): %s", w->its.rank,
+             w->its.places[w->its.rank].name, where[0] ? where : "it has no address");
+    w->peers[rank].dead = true;
+    cancel(w, rank);
+    atomic_fetch_add(&w->goodbyes, 1);
+    rd_tcp_mourn(w, rank, how);
+}
+
+static void try_address(tcp_world *w, uint32_t rank, uint64_t now)
+{
+    tcp_peer *peer = &w->peers[rank];
+    const rd_place *place = &w->its.places[rank];
+    const uint32_t i = peer->tried++;
+    struct sockaddr_storage name;
+    const socklen_t length = name_of(&place->at[i], place->port, &name);
+    const int fd = socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    peer->next_try_ns = now + NEXT_ADDRESS_NS;
+    peer->errors[i] = ETIMEDOUT;
+    if (fd < 0 || (connect(fd, (const struct sockaddr *)&name, length) && errno != EINPROGRESS)) {
+        peer->errors[i] = errno;
+        peer->next_try_ns = now;
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    tcp_conn *c = add(w, fd, EPOLLOUT);
+    if (!c) {
+        peer->errors[i] = ENOMEM;
+        return;
+    }
+    c->state = TCP_CONNECTING;
+    c->rank = rank;
+    c->address = i;
+    peer->trying++;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The next address, or the end of it; when to look again. */
+static uint64_t go_on(tcp_world *w, uint32_t rank, uint64_t now)
+{
+    tcp_peer *peer = &w->peers[rank];
+    const rd_place *place = &w->its.places[rank];
+    if (peer->want_ns > now)
+        return peer->want_ns;
+    while (peer->tried < place->count && (!peer->trying || peer->next_try_ns <= now))
+        try_address(w, rank, now);
+    if (!peer->trying && peer->tried == place->count) {
+        unreachable(w, rank);
+        return UINT64_MAX;
+    }
+    return peer->tried < place->count ? peer->next_try_ns : UINT64_MAX;
+}
+
+void rd_tcp_want(tcp_world *w, uint32_t rank, uint64_t delay_ns)
+{
+    tcp_peer *peer = &w->peers[rank];
+    if (peer->out || peer->dead || rank == w->its.rank)
+        return;
+    const uint64_t now = rd_now_ns(), at = now + delay_ns;
+    w->wanted += peer->want_ns == 0;
+    if (!peer->want_ns || at < peer->want_ns)
+        peer->want_ns = at;
+    if (!delay_ns)
+        go_on(w, rank, now);
+}
+
+void rd_tcp_connected(tcp_world *w, tcp_conn *c)
+{
+    tcp_peer *peer = &w->peers[c->rank];
+    const uint32_t rank = c->rank;
+    int error = 0;
+    socklen_t length = sizeof error;
+    if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &length))
+        error = errno;
+    if (error) {
+        peer->errors[c->address] = error;
+        rd_tcp_end(w, c);
+        go_on(w, rank, rd_now_ns());
+        return;
+    }
+    peer->trying--;
+    c->state = TCP_OPEN;
+    peer->out = c;
+    cancel(w, rank);
+    rd_tcp_watch(w, c, false);
+    greet(w, c, "hello");
+    rd_tcp_opened(w, c);
+    rd_tcp_flush_conn(w, c);
+}
+
+uint64_t rd_tcp_timers(tcp_world *w, uint64_t now)
+{
+    uint64_t next = UINT64_MAX;
+    if (!w->wanted && !w->strangers)
+        return next;
+    for (tcp_conn *c = w->conns, *after; c; c = after) {
+        after = c->next;
+        const uint64_t limit = c->since_ns + (c->state == TCP_STRANGER ? STRANGER_NS : TRY_NS);
+        if (c->state == TCP_OPEN || now < limit) {
+            next = c->state == TCP_OPEN ? next : earlier(next, limit);
+            continue;
+        }
+        const uint32_t rank = c->rank;
+        const bool stranger = c->state == TCP_STRANGER;
+        rd_tcp_end(w, c);
+        if (!stranger)
+            go_on(w, rank, now);
+        after = w->conns; /* others may have gone with it */
+    }
+    for (uint32_t r = 0; r < w->its.size && w->wanted; r++)
+        if (w->peers[r].want_ns)
+            next = earlier(next, go_on(w, r, now));
+    return next;
+}
+
+/* --- the end of one --- */
+
+void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error)
+{
+    const uint32_t rank = c->rank;
+    const bool expected = c->state != TCP_OPEN || c->hung_up || w->closing || w->peers[rank].dead;
+    char how[160];
+    rd_tcp_end(w, c);
+    if (expected)
+        return;
+    if (!error || error == ECONNRESET || error == EPIPE)
+        snprintf(how, sizeof how, "died");
+    else if (error == EBADMSG)
+        snprintf(how, sizeof how, "has sent what cannot be a message");
+    else if (error == EPROTO)
+        snprintf(how, sizeof how, "is not what answers at its address");
+    else
+        snprintf(how, sizeof how, "was lost: %s,", strerror(error));
+    w->peers[rank].dead = true;
+    cancel(w, rank);
+    atomic_fetch_add(&w->goodbyes, 1);
+    rd_tcp_mourn(w, rank, how);
+}

@@ -1,0 +1,235 @@
+/* tcp_inside.h: what the files of the transport tcp know of each other.
+ *
+ *     tcp.c          the slots: ports, messages in and out
+ *     tcp_board.c    where ranks stand, failure, closing
+ *     tcp_connect.c  connections: when they are opened, and by whom
+ *     tcp_flow.c     bytes from and to sockets
+ *
+ * A rank has one tcp_world: its sockets, and one thread that reads them, whoever waits.  The world and each part
+ * of it that the rank is in are links that share it.
+ *
+ *     port: lines to be written --ready--> peer --> pipe of parcels --> socket
+ *     port: slots of messages   <---------------------- parcels <------ socket
+ *
+ * A message that is lent is written from where it lies, and is home when the system has all of it.  The system
+ * delivers what it has whatever this rank does, so a call is over when all of its messages are home.
+ *
+ * What a peer has not asked for cannot fill this rank's memory: of each channel at most RD_QUEUE messages, and
+ * RD_WINDOW bytes of them, are under way.  The receiver says what needs no room any more with whatever it sends,
+ * or in a parcel of its own.
+ *
+ * The lock is for ronda_abort(), which another thread may call: it writes, and never reads. */
+#ifndef RD_TCP_INSIDE_H
+#define RD_TCP_INSIDE_H
+
+#include "transport/share.h"
+#include "transport/tcp.h"
+#include "transport/wire.h"
+
+#include <pthread.h>
+
+enum { RD_WINDOW = 1 << 20, RD_PIPE = 16, RD_INPUT = 8 << 10, RD_KEPT_RECORDS = 8, RD_POOLS = 16 };
+
+typedef struct tcp_world tcp_world;
+typedef struct tcp_link tcp_link;
+typedef struct tcp_conn tcp_conn;
+typedef struct tcp_peer tcp_peer;
+
+/* A message to be written, or a piece of one. */
+typedef struct {
+    const char *data;
+    uint64_t bytes, total, mark;
+    char *staged; /* room for RD_SHORT_PIECE bytes, once it was needed */
+    uint8_t small[RD_INLINE];
+} tcp_line;
+
+/* A message that comes. */
+typedef struct {
+    uint64_t total, mark, got, released;
+    char *data; /* small, or from the pool */
+    uint64_t capacity, start, end;
+    uint8_t small[RD_INLINE];
+} tcp_slot;
+
+struct rd_port {
+    tcp_link *link; /* NULL: not used yet */
+    tcp_peer *to;
+    uint32_t rank, channel; /* of the peer, in this link */
+    rd_port *next;          /* in the peer's list of ready ports: */
+    bool ready;
+    /* Lines: [written, framed) are in the pipe, [framed, queued) are not */
+    uint32_t queued, framed;
+    _Atomic uint32_t written;
+    uint64_t framed_bytes;        /* of the line that is being framed */
+    uint32_t messages;            /* that were sent, or begun */
+    uint32_t last_line[RD_QUEUE]; /* of message m: [m % RD_QUEUE] */
+    _Atomic uint32_t acked;       /* messages that the peer has released */
+    uint64_t flown, landed;       /* bytes that were framed; and that the peer has released */
+    uint64_t pushed;              /* bytes of the message being sent that were committed */
+    uint64_t sequence;            /* of the call whose message was framed last */
+    tcp_line out[RD_QUEUE];
+    /* Messages that came [taken, came), the last of which may still be coming */
+    uint32_t came, taken, told;
+    uint64_t freed, told_freed;
+    bool filling;
+    tcp_slot in[RD_QUEUE];
+};
+
+/* What is known of a rank of a link. */
+typedef struct {
+    bool inside, posted, closed;
+    uint32_t awaits; /* 1 + peer, or 0 */
+    uint64_t sequence, heard_ns;
+    rd_record records[RD_KEPT_RECORDS]; /* [sequence % RD_KEPT_RECORDS] */
+} tcp_known;
+
+struct tcp_link {
+    rd_link link;
+    tcp_world *world;
+    tcp_link *next;
+    uint64_t id;        /* 0: the whole */
+    uint32_t *members;  /* ranks as the whole counts; NULL: the same */
+    uint32_t *index_of; /* and the other way round; UINT32_MAX: not in it */
+    rd_port *ports;     /* [channel][peer] */
+    size_t ports_bytes;
+    tcp_known *known;
+    size_t known_bytes;
+    rd_record records[RD_RECORDS]; /* this rank's */
+    uint64_t sequence;
+    bool inside, posted;
+    uint32_t awaits;
+    _Atomic uint32_t letters, alarm;
+    bool left; /* it has failed, and this rank writes no more of its messages */
+    rd_error cause;
+};
+
+/* Something in the pipe: a head, and bytes that lie elsewhere. */
+typedef struct {
+    uint8_t head[RD_HEAD];
+    uint32_t head_bytes;
+    const char *data;
+    uint64_t bytes;
+    rd_port *port; /* NULL: not a message's */
+    bool ends;     /* a line */
+} tcp_parcel;
+
+typedef struct {
+    char *bytes;
+    size_t length, capacity;
+} tcp_text;
+
+struct tcp_conn {
+    tcp_conn *next;
+    int fd;
+    enum { TCP_CONNECTING, TCP_STRANGER, TCP_OPEN } state;
+    uint32_t rank;    /* of the peer; of a stranger: none */
+    uint32_t address; /* which of the peer's is being tried */
+    bool greeted;     /* by the peer */
+    bool hung_up;     /* the peer has said that this is the end */
+    bool full;        /* waits until it can be written */
+    uint64_t since_ns;
+    /* Reading */
+    uint8_t *input;
+    uint32_t have, used;
+    rd_head head;
+    uint64_t left; /* bytes of the parcel that have not come */
+    rd_port *into; /* where they go, or: */
+    tcp_text letter;
+    /* Writing */
+    tcp_parcel pipe[RD_PIPE];
+    uint32_t first, count;
+    uint64_t at;                    /* bytes of the first parcel that are written */
+    tcp_text control, next_control; /* whole parcels: being written, and to be written then */
+    bool control_in_pipe;
+    char *spilled; /* the first parcel's bytes, if what they were lent from is not there any more */
+};
+
+/* A rank of the whole world. */
+struct tcp_peer {
+    tcp_conn *out;        /* where this rank writes to it, once it is open */
+    tcp_conn *in;         /* where its messages come from */
+    uint64_t want_ns;     /* when to connect, if it has not by then; 0: no need */
+    uint64_t next_try_ns; /* when to try the next of its addresses */
+    uint32_t tried, trying;
+    int errors[RD_ADDRESSES];
+    bool accepted; /* it has connected itself */
+    _Atomic bool dead;
+    rd_port *ready, *last_ready;
+};
+
+struct tcp_world {
+    pthread_mutex_t lock;
+    int epoll, bell;
+    rd_tcp_parts its;
+    tcp_peer *peers;
+    tcp_conn *conns, *ended; /* ended: to be freed when nobody looks at them */
+    tcp_link *links;
+    uint32_t users, strangers;
+    _Atomic uint32_t wanted; /* peers to whom a connection is to be opened */
+    bool closing;
+    uint64_t parts; /* that this rank has made */
+    _Atomic uint32_t goodbyes;
+    bool crowded;
+    char *pool[RD_POOLS]; /* buffers of 2^(8+i) bytes that nobody uses */
+};
+
+static inline tcp_link *rd_tcp_link(const rd_link *link)
+{
+    return (tcp_link *)link;
+}
+
+static inline uint32_t rd_tcp_in_whole(const tcp_link *l, uint32_t rank)
+{
+    return l->members ? l->members[rank] : rank;
+}
+
+/* tcp.c */
+rd_port *rd_tcp_port(rd_link *link, uint32_t peer, uint32_t channel);
+char *rd_pool_take(tcp_world *w, uint64_t bytes, uint64_t *capacity); /* NULL: no memory */
+void rd_pool_give(tcp_world *w, char *data, uint64_t capacity);
+
+/* tcp_flow.c; the lock is held. */
+void rd_tcp_make_ready(rd_port *p);              /* it has something to write */
+void rd_tcp_flush(tcp_world *w, tcp_peer *peer); /* as much as the system takes */
+void rd_tcp_flush_conn(tcp_world *w, tcp_conn *c);
+/* A parcel of no message: to be written soon.  false: no memory */
+bool rd_tcp_say(tcp_conn *c, const rd_head *head, const void *bytes);
+void rd_tcp_read(tcp_world *w, tcp_conn *c);
+void rd_tcp_forsake(tcp_link *l, bool all); /* its messages are not written any more */
+bool rd_tcp_settled(const tcp_conn *c);     /* nothing is left to be written */
+
+/* tcp_connect.c; the lock is held */
+void rd_tcp_want(tcp_world *w, uint32_t rank, uint64_t delay_ns); /* a connection to it */
+uint64_t rd_tcp_timers(tcp_world *w, uint64_t now); /* does what is due; when to come again */
+void rd_tcp_accept(tcp_world *w);
+void rd_tcp_connected(tcp_world *w, tcp_conn *c); /* or not: something has come of trying */
+/* The first bytes that came: are they of who they must be of?  false: no, and it is gone */
+bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING]);
+void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error); /* a connection has ended; 0: in order */
+void rd_tcp_end(tcp_world *w, tcp_conn *c);
+bool rd_tcp_watch(tcp_world *w, tcp_conn *c, bool writes);
+
+/* tcp_board.c; the lock is held */
+void rd_tcp_hear(tcp_world *w, tcp_conn *c, const rd_head *h, const char *bytes);
+void rd_tcp_note(tcp_link *l, uint32_t rank, const rd_record *call);
+void rd_tcp_fail(tcp_link *l, const rd_error *cause); /* the first one counts */
+void rd_tcp_mourn(tcp_world *w, uint32_t rank, const char *how);
+void rd_tcp_opened(tcp_world *w, tcp_conn *c); /* what it must be told first */
+tcp_link *rd_tcp_find(tcp_world *w, uint64_t id);
+
+/* tcp_board.c, from here on: the lock is not held.  Whatever comes or can go, within so long. */
+void rd_tcp_pump(tcp_world *w, uint64_t until_ns);
+void rd_tcp_take_leave(tcp_link *l); /* tells its ranks, when all that it owes them is written */
+void rd_tcp_close_world(tcp_world *w);
+void rd_tcp_enter(rd_link *link, const rd_record *record);
+void rd_tcp_leave(rd_link *link, uint64_t sequence);
+void rd_tcp_pause(rd_link *link, uint64_t sequence);
+void rd_tcp_resume(rd_link *link, uint64_t sequence);
+void rd_tcp_await(rd_link *link, uint32_t peer);
+bool rd_tcp_record(rd_link *link, uint32_t peer, uint64_t sequence, rd_record *out);
+rd_presence rd_tcp_presence(rd_link *link, uint32_t peer);
+void rd_tcp_abort(rd_link *link, const rd_error *cause);
+void rd_tcp_cause(rd_link *link, rd_error *out);
+void rd_tcp_quiesce(rd_link *link, uint64_t until_ns);
+
+#endif
