@@ -84,15 +84,17 @@ TEST(scrambled_pieces)
     }
 }
 
-/* --- shared memory --- */
+/* --- real transports --- */
 
-/* Every algorithm: between threads, and then through memory where nothing of the caller's can be lent. */
-TEST(shared_memory_gives_the_same_bits)
+typedef bool opener(uint32_t size, rd_link *links[]);
+
+/* Every algorithm: between threads, and then where nothing of the caller's can be lent, or by sockets. */
+static void same_bits(opener *open, uint32_t most)
 {
     rng r = rng_start();
     test_deadline(150);
     for (const rd_algorithm *a = rd_algorithms; a->name; a++)
-        for (uint32_t n = 1; n <= (test_sanitized() ? 4 : 7) && !test_failed(); n++) {
+        for (uint32_t n = 1; n <= (test_sanitized() ? 4 : most) && !test_failed(); n++) {
             program p = {.size = n, .count = 10, .keep = true};
             for (uint32_t i = 0; i < p.count; i++)
                 p.legs[i] = leg_draw(&r, a, n, i % 3 ? 1500 : 20000, false);
@@ -101,33 +103,53 @@ TEST(shared_memory_gives_the_same_bits)
             for (uint32_t s = 0; s < 3 && !test_failed(); s++) {
                 p.window = s ? 1 + (uint32_t)rng_below(&r, PROGRAM_WINDOW) : 0;
                 p.lanes = s == 2;
-                program_run(&p, links_shm);
+                program_run(&p, open);
             }
             program_free(&p);
         }
 }
 
-TEST(programs_over_shared_memory)
+TEST(shared_memory_gives_the_same_bits)
+{
+    same_bits(links_shm, 7);
+}
+
+TEST(sockets_give_the_same_bits)
+{
+    same_bits(links_tcp, 5);
+}
+
+static void programs(opener *open, uint32_t rounds)
 {
     rng r = rng_start();
     test_deadline(150);
-    for (uint32_t round = 0; round < (test_sanitized() ? 10 : 60) && !test_failed(); round++) {
+    for (uint32_t round = 0; round < (test_sanitized() ? 10 : rounds) && !test_failed(); round++) {
         program p = {.size = 2 + round % 6,
                      .window = (uint32_t)rng_below(&r, PROGRAM_WINDOW + 1),
                      .lanes = round % 2};
         program_draw(&r, &p, 24, round % 5 ? 400 : 60000, true);
-        program_run(&p, links_shm);
+        program_run(&p, open);
         program_free(&p);
     }
 }
 
+TEST(programs_over_shared_memory)
+{
+    programs(links_shm, 60);
+}
+
+TEST(programs_over_sockets)
+{
+    programs(links_tcp, 40);
+}
+
 /* Several megabytes at once: more than there is room for on the way. */
-TEST(long_messages_over_shared_memory)
+static void long_messages(opener *open, uint32_t most)
 {
     rng r = rng_start();
     test_deadline(100);
     for (const rd_algorithm *a = rd_algorithms; a->name; a++)
-        for (uint32_t n = 2; n <= (test_sanitized() ? 2 : 4) && a->kind != RONDA_BARRIER; n++) {
+        for (uint32_t n = 2; n <= (test_sanitized() ? 2 : most) && a->kind != RONDA_BARRIER; n++) {
             program p = {.size = n, .count = 3, .window = 3};
             for (uint32_t i = 0; i < 3; i++) {
                 const model_call c = {.kind = a->kind,
@@ -139,11 +161,21 @@ TEST(long_messages_over_shared_memory)
                 p.legs[i] = (leg){.algorithm = a, .segment = i ? 1 << 20 : 0};
                 p.legs[i].planned = call_plan(&r, &c, true);
             }
-            program_run(&p, links_shm);
+            program_run(&p, open);
             program_free(&p);
             if (test_failed()) {
                 printf("... by %s, %u ranks\n", a->name, n);
                 return;
             }
         }
+}
+
+TEST(long_messages_over_shared_memory)
+{
+    long_messages(links_shm, 4);
+}
+
+TEST(long_messages_over_sockets)
+{
+    long_messages(links_tcp, 3);
 }

@@ -404,11 +404,15 @@ void rd_tcp_pump(tcp_world *w, uint64_t until_ns)
 
 /* --- the end --- */
 
+/* All that peers who are still there should get. */
 static bool has_written(const tcp_link *l)
 {
-    for (size_t i = 0; i < (size_t)l->link.size * rd_queues(l->link.channels); i++)
-        if (l->ports[i].link && l->ports[i].queued != atomic_load(&l->ports[i].written))
+    for (size_t i = 0; i < (size_t)l->link.size * rd_queues(l->link.channels); i++) {
+        const rd_port *p = &l->ports[i];
+        if (p->link && p->queued != atomic_load(&p->written) && !p->to->dead &&
+            !l->known[p->rank].closed)
             return false;
+    }
     return true;
 }
 
