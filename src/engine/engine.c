@@ -228,6 +228,7 @@ static void append(rd_engine *e, rd_flight *f)
     e->last = f;
     *(c->first ? &c->last->behind : &c->first) = f;
     c->last = f;
+    e->busy |= rd_channel_bit(e, f);
 }
 
 static ronda_status start(rd_engine *e, const rd_job *job, rd_flight **out)
@@ -297,8 +298,11 @@ ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
     e->cause = *err;
     for (rd_flight *f = e->first; f; f = f->next)
         f->lost = f->lost || (!f->done && (e->gave_up || concerns(err, f->job.record.sequence)));
-    for (uint32_t c = 0; c < e->link->channels; c++)
+    e->busy = 0;
+    for (uint32_t c = 0; c < e->link->channels; c++) {
         clear_channel(&e->channels[c]);
+        e->busy |= (uint32_t)(e->channels[c].first != NULL) << c;
+    }
     e->gave_up = true;
     rd_mail_lose(e);
     e->transport->leave(e->link, e->entered);

@@ -81,6 +81,7 @@ struct rd_engine {
         *kin; /* the next in the ring of engines that one thread moves; itself: there is none */
     rd_flight *first, *last; /* that nobody has waited for, oldest first */
     rd_flight *unused;
+    uint32_t busy;        /* channels with flights that are neither done nor lost, one bit each */
     struct rd_mail *mail; /* NULL: no letter so far */
     bool lanes_only;
     bool gave_up;      /* the world has failed, and this rank has left it once */
@@ -105,8 +106,8 @@ struct rd_engine {
 uint32_t rd_engine_progress(rd_engine *e); /* how many steps that were */
 bool rd_kin_busy(const rd_engine *e);      /* others of the ring have calls under way */
 uint32_t rd_kin_move(rd_engine *e);        /* moves them; how many steps that were */
-/* Of the first flights on channels that are not in `seen`, one bit each: which moves next; NULL: none. */
-rd_flight *rd_flight_next(const rd_engine *e, uint32_t seen);
+/* Of the first flights on these channels, one bit each: which moves next; NULL: none. */
+rd_flight *rd_flight_next(const rd_engine *e, uint32_t channels);
 uint32_t rd_channel_bit(const rd_engine *e, const rd_flight *f);
 uint32_t rd_channel_number(const rd_engine *e, const rd_job *job);
 rd_channel *rd_channel_of(rd_engine *e, const rd_job *job);

@@ -48,6 +48,7 @@ static void end(rd_engine *e, rd_flight *f)
     rd_channel *c = rd_channel_of(e, &f->job);
     f->done = true;
     c->first = f->behind;
+    e->busy &= c->first ? e->busy : ~rd_channel_bit(e, f);
     for (uint32_t l = 0; l < f->plan->lane_count; l++) {
         const rd_lane_state *lane = &f->lanes[l];
         if (lane->lent > lane->lent_user &&
@@ -74,12 +75,12 @@ static bool precedes(const rd_flight *a, const rd_flight *b)
                                               : a->job.record.sequence < b->job.record.sequence;
 }
 
-rd_flight *rd_flight_next(const rd_engine *e, uint32_t seen)
+rd_flight *rd_flight_next(const rd_engine *e, uint32_t channels)
 {
     rd_flight *best = NULL;
-    for (uint32_t c = 0; c < e->link->channels; c++) {
-        rd_flight *f = e->channels[c].first;
-        if (f && !(seen >> c & 1) && (!best || precedes(f, best)))
+    for (; channels; channels &= channels - 1) {
+        rd_flight *f = e->channels[__builtin_ctz(channels)].first;
+        if (!best || precedes(f, best))
             best = f;
     }
     return best;
@@ -89,7 +90,7 @@ rd_flight *rd_flight_next(const rd_engine *e, uint32_t seen)
 static uint32_t move(rd_engine *e)
 {
     uint32_t ran = 0, seen = 0; /* channels whose first flight cannot go on */
-    for (rd_flight *f; (f = rd_flight_next(e, seen));) {
+    for (rd_flight *f; (f = rd_flight_next(e, e->busy & ~seen));) {
         if (f->begun || rd_channel_paid(e, rd_channel_of(e, &f->job))) {
             if (!f->begun)
                 begin(e, f);
@@ -106,7 +107,7 @@ static uint32_t move(rd_engine *e)
 /* What is done, and what nobody has waited for, is no reason to look. */
 static bool moves(const rd_engine *e)
 {
-    return rd_flight_next(e, 0) || rd_mail_waiting(e);
+    return e->busy || rd_mail_waiting(e);
 }
 
 bool rd_kin_busy(const rd_engine *e)
@@ -122,8 +123,7 @@ static bool is_lost(rd_engine *e)
     if (e->wrong || (rd_mail_busy(e) && rd_engine_must_leave(e, UINT64_MAX)))
         return true;
     for (uint32_t c = 0; c < e->link->channels; c++) /* what concerns any concerns the youngest */
-        if (e->channels[c].first &&
-            rd_engine_must_leave(e, e->channels[c].last->job.record.sequence))
+        if (e->busy >> c & 1 && rd_engine_must_leave(e, e->channels[c].last->job.record.sequence))
             return true;
     return false;
 }
