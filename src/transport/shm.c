@@ -368,7 +368,7 @@ static void reap_parts(shm_link *s)
  * no memory until they are used: most parts send no letters, and few send something from each to each. */
 static rd_share_head *make_part(shm_link *s, uint32_t size)
 {
-    return take(s, part_bytes(size), sizeof(rd_share_head) + size * sizeof(rd_board));
+    return take(s, part_bytes(size), rd_board_bytes(size, RD_PART_CHANNELS));
 }
 
 static ronda_status shm_split(rd_link *link, uint32_t size, uint64_t *handle, rd_error *err)
