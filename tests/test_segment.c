@@ -107,6 +107,7 @@ static void fenced_close(fenced *f)
 typedef struct {
     rd_share_head *head;
     rd_board *boards;
+    rd_announced *calls;
     rd_queue *queues;
     uint32_t size;
     uint64_t limit, shared_bytes;
@@ -142,7 +143,8 @@ static void scribble_head(rng *r, const target *t)
 
 static void scribble_board(rng *r, const target *t)
 {
-    rd_board *b = &t->boards[rng_below(r, t->size)];
+    const size_t rank = rng_below(r, t->size);
+    rd_board *b = &t->boards[rank];
     switch (rng_below(r, 6)) {
     case 0:
         set(r, &b->entered, 8, t->limit);
@@ -160,8 +162,10 @@ static void scribble_board(rng *r, const target *t)
     case 4:
         atomic_store(&b->asleep, (uint32_t)rng_below(r, 3));
         break;
-    default:
-        set(r, &b->records[rng_below(r, 2 * CALLS)][rng_below(r, 6)], 8, t->limit);
+    default: {
+        rd_announced *call = &t->calls[rank * rd_records(RD_CHANNELS) + rng_below(r, 2 * CALLS)];
+        set(r, &call->words[rng_below(r, RD_RECORD_WORDS)], 8, t->limit);
+    }
     }
 }
 
@@ -217,7 +221,8 @@ static int be_the_scribbler(job *j, const batch *b)
         t.mapping = mmap(NULL, t.limit, PROT_READ | PROT_WRITE, MAP_SHARED, b->memory[k], 0);
         t.head = (rd_share_head *)t.mapping;
         t.boards = (rd_board *)(t.head + 1);
-        t.queues = (rd_queue *)(t.boards + t.size);
+        t.calls = (rd_announced *)(t.boards + t.size);
+        t.queues = (rd_queue *)(t.calls + t.size * rd_records(RD_CHANNELS));
         if (!meet(j, BEGUN, k + 1, me))
             return 1;
         const uint64_t pause = rng_below(&r, 3), burst = 1 + rng_below(&r, 40);

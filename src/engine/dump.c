@@ -110,9 +110,8 @@ static void say_waiting(page *p, rd_engine *e, const rd_flight *f, ranks *awaite
 {
     const rd_channel *c = rd_channel_of(e, &f->job);
     const rd_flight *older = NULL;
-    for (const rd_flight *at = e->first; at && at != f; at = at->next)
-        if (!at->done && !at->lost && rd_channel_of(e, &at->job) == c)
-            older = at;
+    for (const rd_flight *at = c->first; at && at != f; at = at->behind)
+        older = at;
     for (uint32_t i = 0; i < c->owed_count && !older; i++)
         if (!e->transport->home(c->owed[i].port, c->owed[i].message))
             add(awaited, c->owed[i].peer);

@@ -221,6 +221,17 @@ void rd_engine_step_out(rd_engine *e)
         e->transport->leave(e->link, e->entered);
 }
 
+static void append(rd_engine *e, rd_flight *f)
+{
+    rd_channel *c = rd_channel_of(e, &f->job);
+    f->before = e->last;
+    *(e->last ? &e->last->next : &e->first) = f;
+    e->last = f;
+    *(c->first ? &c->last->behind : &c->first) = f;
+    c->last = f;
+    e->busy |= rd_channel_bit(e, f);
+}
+
 static ronda_status start(rd_engine *e, const rd_job *job, rd_flight **out)
 {
     rd_flight *f = new_flight(e, job->plan->lane_count);
@@ -232,17 +243,13 @@ static ronda_status start(rd_engine *e, const rd_job *job, rd_flight **out)
     f->buffer[RD_OUT] = job->out;
     f->width = job->plan->shape.width;
     f->begun = f->done = f->lost = f->sound = false;
-    f->next = NULL;
+    f->next = f->behind = NULL;
     if (!fetch_scratch(e, f)) {
         put_away(e, f);
         return RONDA_ENOMEM;
     }
     enter(e, &job->record);
-    rd_flight **last = &e->first;
-    while (*last)
-        last = &(*last)->next;
-    *last = f;
-    e->urgent = e->first == f ? job->priority != 0 : e->urgent || job->priority != 0;
+    append(e, f);
     if (!rd_engine_must_leave(e, job->record.sequence))
         rd_engine_progress(e);
     *out = f;
@@ -273,6 +280,15 @@ void rd_engine_cause(rd_engine *e, rd_error *out)
         out->peer = RONDA_ANY;
 }
 
+/* What is lost moves no more.  Of two flights on a channel the younger one is lost first. */
+static void clear_channel(rd_channel *c)
+{
+    rd_flight **at = &c->first;
+    for (c->last = NULL; *at && !(*at)->lost; at = &(*at)->behind)
+        c->last = *at;
+    *at = NULL;
+}
+
 /* The cause is the world's first one, which may be older than ours.  What it does not concern goes on, as
  * long as it can: there is no second chance. */
 ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
@@ -283,6 +299,11 @@ ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
     e->cause = *err;
     for (rd_flight *f = e->first; f; f = f->next)
         f->lost = f->lost || (!f->done && (e->gave_up || concerns(err, f->job.record.sequence)));
+    e->busy = 0;
+    for (uint32_t c = 0; c < e->link->channels; c++) {
+        clear_channel(&e->channels[c]);
+        e->busy |= (uint32_t)(e->channels[c].first != NULL) << c;
+    }
     e->gave_up = true;
     rd_mail_lose(e);
     e->transport->leave(e->link, e->entered);
@@ -347,13 +368,8 @@ static rd_port *only_port(const rd_flight *f)
 /* The flight is over. */
 static void forget(rd_engine *e, rd_flight *flight)
 {
-    rd_channel *c = rd_channel_of(e, &flight->job);
-    rd_flight **at = &e->first;
-    while (*at != flight)
-        at = &(*at)->next;
-    *at = flight->next;
-    if (c->user == flight)
-        c->user = NULL;
+    *(flight->before ? &flight->before->next : &e->first) = flight->next;
+    *(flight->next ? &flight->next->before : &e->last) = flight->before;
     put_away(e, flight);
     rd_engine_step_out(e);
 }

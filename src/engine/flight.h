@@ -30,7 +30,8 @@ struct rd_flight {
     bool sound; /* done, and nobody had given up by then */
     bool lost;  /* it will never be done: the engine's cause says why */
     /* In the engine's list, oldest first, or in its store of unused ones */
-    rd_flight *next;
+    rd_flight *next, *before;
+    rd_flight *behind; /* the next on its channel, as long as it is neither done nor lost */
 };
 
 typedef struct {
@@ -43,7 +44,8 @@ typedef struct {
     size_t bytes;
     rd_loan_out *owed; /* loans of this scratch that may not have come home yet */
     uint32_t owed_count;
-    rd_flight *user; /* the flight on this channel now */
+    /* Neither done nor lost, oldest first: only the first of them may have begun */
+    rd_flight *first, *last;
 } rd_channel;
 
 /* Notes a loan of scratch; one for each peer, the last. */
@@ -77,11 +79,11 @@ struct rd_engine {
     const rd_transport *transport;
     rd_engine
         *kin; /* the next in the ring of engines that one thread moves; itself: there is none */
-    rd_flight *first; /* under way, oldest first */
+    rd_flight *first, *last; /* that nobody has waited for, oldest first */
     rd_flight *unused;
+    uint32_t busy;        /* channels with flights that are neither done nor lost, one bit each */
     struct rd_mail *mail; /* NULL: no letter so far */
     bool lanes_only;
-    bool urgent;       /* flights differ in priority */
     bool gave_up;      /* the world has failed, and this rank has left it once */
     rd_error cause;    /* why flights were lost */
     uint32_t answered; /* what rd_asked was when it last was */
@@ -104,6 +106,9 @@ struct rd_engine {
 uint32_t rd_engine_progress(rd_engine *e); /* how many steps that were */
 bool rd_kin_busy(const rd_engine *e);      /* others of the ring have calls under way */
 uint32_t rd_kin_move(rd_engine *e);        /* moves them; how many steps that were */
+/* Of the first flights on these channels, one bit each: which moves next; NULL: none. */
+rd_flight *rd_flight_next(const rd_engine *e, uint32_t channels);
+uint32_t rd_channel_bit(const rd_engine *e, const rd_flight *f);
 uint32_t rd_channel_number(const rd_engine *e, const rd_job *job);
 rd_channel *rd_channel_of(rd_engine *e, const rd_job *job);
 /* Whether all loans of a channel's scratch have come home; forgets those that have. */

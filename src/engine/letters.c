@@ -24,17 +24,16 @@ ronda_status rd_mail_post(rd_engine *e, const rd_posting *what, rd_letter **out)
     rd_letter *l = rd_mail_of(e) ? rd_alloc(sizeof *l) : NULL;
     if (!l)
         return RONDA_ENOMEM;
-    *l = (rd_letter){.what = *what, .from = RONDA_ANY};
+    *l = (rd_letter){.what = *what};
     l->bytes = what->count * ronda_type_size(what->type);
-    if (what->sends && !rd_mail_send(e, l)) {
+    e->mail->active++;
+    if (!(what->sends ? rd_mail_send : rd_mail_receive)(e, l)) {
+        e->mail->active--;
         rd_free(l);
         return RONDA_ENOMEM;
     }
     append(what->sends ? &e->mail->sends : &e->mail->receives, l);
-    e->mail->active++;
-    if (!what->sends)
-        rd_mail_look_in_store(e, l);
-    rd_mail_deliver_here(e);
+    rd_mail_deliver_here(e, l);
     e->mail->unread = true; /* what nobody wanted before may be wanted now */
     rd_engine_step_in(e);
     if (!rd_engine_must_leave(e, UINT64_MAX))
@@ -51,8 +50,10 @@ void rd_mail_lose(rd_engine *e)
     if (!m)
         return;
     for (int i = 0; i < 2; i++)
-        for (rd_letter *l = i ? m->sends.first : m->receives.first; l; l = l->next)
+        for (rd_letter *l = i ? m->sends.first : m->receives.first; l; l = l->next) {
             l->lost = !l->done;
+            rd_book_strike(&l->entry);
+        }
     m->lost = true;
     m->active = 0;
     for (uint32_t k = 0; k < e->link->size * RD_WAYS; k++) {
@@ -63,7 +64,11 @@ void rd_mail_lose(rd_engine *e)
             rd_free(p);
         }
         w->last = &w->first;
+        w->lent_first = NULL;
         w->reading = false;
+        if (w->keep)
+            rd_mail_discard(m, w->keep);
+        w->keep = NULL;
     }
 }
 
@@ -102,6 +107,14 @@ static bool is_forsaken(rd_engine *e, const rd_letter *l)
     return gone && gone == (any ? n - 1 : 1);
 }
 
+static bool somebody_closed(rd_engine *e)
+{
+    bool closed = false;
+    for (uint32_t r = 0; r < e->link->size; r++)
+        closed |= r != e->link->rank && e->transport->presence(e->link, r).closed;
+    return closed;
+}
+
 /* It may have been sent just before its writer closed, so that is looked at once more. */
 static ronda_status look(rd_engine *e, const rd_letter *l, rd_error *err)
 {
@@ -134,6 +147,8 @@ static ronda_status late(const rd_engine *e, const rd_letter *l, uint64_t timeou
 ronda_status rd_mail_look_around(rd_engine *e, rd_error *err)
 {
     ronda_status status = RONDA_OK;
+    if (rd_mail_busy(e) && e->mail->active > e->link->size && !somebody_closed(e))
+        return RONDA_OK; /* without asking for each letter */
     for (int i = 0; i < 2 && rd_mail_busy(e); i++)
         for (rd_letter *l = i ? e->mail->sends.first : e->mail->receives.first; l && !status;
              l = l->next)
@@ -197,11 +212,15 @@ void rd_mail_free(rd_engine *e)
     if (!m)
         return;
     rd_mail_lose(e);
-    rd_mail_clear_store(m);
+    while (m->store.first)
+        rd_mail_discard(m, (rd_stored *)m->store.first);
     for (int i = 0; i < 2; i++)
         for (rd_letter *l = i ? m->sends.first : m->receives.first, *next; l; l = next) {
             next = l->next;
             rd_free(l);
         }
+    rd_book *const books[] = {&m->asks, &m->asked, &m->offers, &m->here, &m->store};
+    for (size_t b = 0; b < sizeof books / sizeof *books; b++)
+        rd_book_free(books[b]);
     rd_free(m);
 }

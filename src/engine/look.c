@@ -73,10 +73,10 @@ ronda_status rd_look_around(rd_engine *e, const rd_record *call, const rd_awaite
                             uint32_t *whom, rd_error *err)
 {
     ronda_status status = RONDA_OK;
-    uint32_t best = 0;
+    uint32_t best = 0, left = e->busy;
     if (what)
         return look_at(e, call, what, whom, err);
-    for (rd_flight *f = e->first; f && !status; f = f->next)
-        status = f->done || f->lost ? RONDA_OK : look(e, f, whom, &best, err);
+    for (rd_flight *f; !status && (f = rd_flight_next(e, left)); left &= ~rd_channel_bit(e, f))
+        status = look(e, f, whom, &best, err);
     return status;
 }

@@ -22,10 +22,8 @@ rd_mail *rd_mail_of(rd_engine *e)
     rd_mail *m = rd_alloc(sizeof *m + ways * sizeof *m->ways);
     for (uint32_t w = 0; m && w < ways; w++)
         m->ways[w].last = &m->ways[w].first;
-    if (m) {
-        m->stored = &m->store;
+    if (m)
         m->unread = true;
-    }
     return e->mail = m;
 }
 
@@ -70,11 +68,13 @@ static bool add_words(rd_engine *e, uint32_t peer, uint64_t mark, uint64_t first
 }
 
 /* Its letter is done when the message sent last is home. */
-static void lent(const rd_engine *e, const rd_way *w, const rd_parcel *p)
+static void lend(const rd_engine *e, rd_way *w, const rd_parcel *p)
 {
-    p->letter->lent = true;
-    p->letter->way = way_of(p->mark);
-    p->letter->message = e->transport->sent(w->port) - 1;
+    rd_letter *l = p->letter;
+    l->lent = true;
+    l->message = e->transport->sent(w->port) - 1;
+    *(w->lent_first ? &w->lent_last->behind : &w->lent_first) = l;
+    w->lent_last = l;
 }
 
 /* As much of a parcel as there is room for; true: all of it.  Goods are lent where they lie, if they can be.
@@ -88,7 +88,7 @@ static bool push_one(rd_engine *e, rd_way *w, rd_parcel *p)
         if (!t->can_send(w->port))
             return false;
         t->lend(w->port, &(rd_loan){.data = p->data, .bytes = p->bytes, .mark = p->mark});
-        lent(e, w, p);
+        lend(e, w, p);
         return true;
     }
     do {
@@ -103,7 +103,7 @@ static bool push_one(rd_engine *e, rd_way *w, rd_parcel *p)
         p->taken += bytes;
     } while (p->taken < p->bytes);
     if (t->pushes && p->letter)
-        lent(e, w, p);
+        lend(e, w, p);
     return true;
 }
 
@@ -126,30 +126,30 @@ static uint32_t push(rd_engine *e, rd_way *w)
 bool rd_mail_send(rd_engine *e, rd_letter *l)
 {
     const rd_posting *w = &l->what;
-    if (w->peer == e->link->rank)
+    rd_mail *m = e->mail;
+    if (w->peer == e->link->rank) {
+        rd_book_enter(&m->here, &l->entry, w->peer, w->tag);
         return true;
+    }
     if (l->bytes <= RD_SHORT_LETTER)
         return add_parcel(e, w->peer, mark_of(SHORT, w->type, w->tag), w->data, l->bytes, l);
-    l->number = ++e->mail->numbers;
-    return add_words(e, w->peer, mark_of(OFFER, w->type, w->tag), l->bytes, l->number);
+    if (!add_words(e, w->peer, mark_of(OFFER, w->type, w->tag), l->bytes, ++m->numbers))
+        return false;
+    rd_book_enter(&m->offers, &l->entry, w->peer, m->numbers);
+    return true;
 }
 
 /* --- asking --- */
-
-static bool asks_for(const rd_letter *l, uint32_t peer, uint32_t tag)
-{
-    return !l->done && !l->lost && l->from == RONDA_ANY &&
-           (l->what.peer == RONDA_ANY || l->what.peer == peer) &&
-           (l->what.tag == RONDA_ANY || l->what.tag == tag);
-}
 
 /* Whether what is there can be taken; if not, the receive is over, and what is there stays. */
 static bool fits(rd_engine *e, rd_letter *l, uint32_t peer, uint32_t tag, ronda_type type,
                  uint64_t bytes)
 {
     const uint64_t width = ronda_type_size(l->what.type);
-    if (type == l->what.type && bytes <= l->bytes)
+    if (type == l->what.type && bytes <= l->bytes) {
+        l->got = (ronda_message){peer, tag, bytes / width};
         return true;
+    }
     l->refused = RONDA_EINVAL;
     if (type != l->what.type)
         snprintf(l->why, sizeof l->why,
@@ -164,23 +164,35 @@ static bool fits(rd_engine *e, rd_letter *l, uint32_t peer, uint32_t tag, ronda_
     return false;
 }
 
+static rd_entry *older(rd_entry *a, rd_entry *b)
+{
+    return !a || (b && b->order < a->order) ? b : a;
+}
+
+/* The receive that was posted first, of those that name peer and tag or take any. */
+static rd_letter *first_of(const rd_book *asks, uint32_t peer, uint32_t tag)
+{
+    rd_entry *best = NULL;
+    for (int i = 0; i < 4 && asks->first; i++)
+        best = older(best, rd_book_find(asks, i & 1 ? RONDA_ANY : peer, i & 2 ? RONDA_ANY : tag));
+    return (rd_letter *)best;
+}
+
 static rd_letter *who_asks(rd_engine *e, uint32_t peer, uint32_t tag, ronda_type type,
                            uint64_t bytes)
 {
-    for (rd_letter *l = e->mail->receives.first; l; l = l->next)
-        if (asks_for(l, peer, tag) && fits(e, l, peer, tag, type, bytes)) {
-            l->got = (ronda_message){peer, tag, bytes / ronda_type_size(l->what.type)};
-            return l;
-        }
-    return NULL;
+    rd_letter *l;
+    while ((l = first_of(&e->mail->asks, peer, tag)) && !fits(e, l, peer, tag, type, bytes))
+        ;
+    return l;
 }
 
 static bool ask(rd_engine *e, rd_letter *l, uint32_t peer, uint32_t number)
 {
     if (!add_words(e, peer, mark_of(PLEASE, 0, 0), number, 0))
         return false;
-    l->from = peer;
-    l->number = number;
+    rd_book_strike(&l->entry);
+    rd_book_enter(&e->mail->asked, &l->entry, peer, number);
     return true;
 }
 
@@ -198,63 +210,70 @@ static rd_stored *store_one(rd_engine *e, uint32_t peer, uint32_t tag, ronda_typ
     if (!s || (keeps && !data)) {
         rd_free(s);
         rd_free(data);
+        m->roomy = true; /* next time, perhaps */
         return NULL;
     }
     *s = (rd_stored){.peer = peer, .tag = tag, .type = type, .offer = offer, .bytes = bytes};
     s->data = data;
     m->store_letters++;
     m->store_bytes += keeps;
-    *m->stored = s;
-    m->stored = &s->next;
     return s;
 }
 
-static void discard(rd_mail *m, rd_stored **at)
+static void keep(rd_mail *m, rd_stored *s)
 {
-    rd_stored *s = *at;
-    *at = s->next;
-    if (!*at)
-        m->stored = at;
+    rd_book_enter(&m->store, &s->entry, s->peer, s->tag);
+}
+
+void rd_mail_discard(rd_mail *m, rd_stored *s)
+{
+    rd_book_strike(&s->entry);
     m->store_letters--;
     m->store_bytes -= s->offer ? 0 : s->bytes;
+    m->roomy = true;
     rd_free(s->data);
     rd_free(s);
 }
 
-void rd_mail_look_in_store(rd_engine *e, rd_letter *l)
+/* To a receive that it fits. */
+static bool hand_over(rd_engine *e, rd_letter *l, rd_stored *s)
 {
-    for (rd_stored **at = &e->mail->store, *s; (s = *at) && !l->done; at = &s->next) {
-        if (!asks_for(l, s->peer, s->tag) || !s->whole ||
-            !fits(e, l, s->peer, s->tag, s->type, s->bytes))
-            continue;
-        l->got = (ronda_message){s->peer, s->tag, s->bytes / ronda_type_size(s->type)};
-        if (s->offer && !ask(e, l, s->peer, s->number))
-            return; /* later, when there is memory */
-        if (!s->offer && s->bytes)
-            memcpy(l->what.data, s->data, s->bytes);
-        if (!s->offer)
-            rd_letter_done(e->mail, l);
-        discard(e->mail, at);
-        return;
-    }
+    if (s->offer && !ask(e, l, s->peer, s->number))
+        return false;
+    if (!s->offer && s->bytes)
+        memcpy(l->what.data, s->data, s->bytes);
+    if (!s->offer)
+        rd_letter_done(e->mail, l);
+    rd_mail_discard(e->mail, s);
+    return true;
 }
 
-void rd_mail_clear_store(rd_mail *m)
+/* The oldest that a receive asks for.  Ranks are fewer than letters, as a rule. */
+static rd_stored *find_stored(const rd_book *store, const rd_posting *what, uint32_t ranks)
 {
-    while (m->store)
-        discard(m, &m->store);
+    const bool any = what->peer == RONDA_ANY;
+    rd_entry *best = NULL;
+    if (what->tag != RONDA_ANY && (!any || ranks < store->count)) {
+        for (uint32_t r = any ? 0 : what->peer; r < (any ? ranks : what->peer + 1); r++)
+            best = older(best, rd_book_find(store, r, what->tag));
+        return (rd_stored *)best;
+    }
+    for (best = store->first; best; best = best->next)
+        if ((any || what->peer == best->peer) &&
+            (what->tag == RONDA_ANY || what->tag == best->word))
+            break;
+    return (rd_stored *)best;
+}
+
+bool rd_mail_receive(rd_engine *e, rd_letter *l)
+{
+    rd_stored *s = find_stored(&e->mail->store, &l->what, e->link->size);
+    if (!s)
+        rd_book_enter(&e->mail->asks, &l->entry, l->what.peer, l->what.tag);
+    return !s || !fits(e, l, s->peer, s->tag, s->type, s->bytes) || hand_over(e, l, s);
 }
 
 /* --- reading --- */
-
-static rd_letter *with_number(const rd_letters *list, uint32_t number, uint32_t peer, bool sends)
-{
-    for (rd_letter *l = list->first; l; l = l->next)
-        if (number && l->number == number && !l->done && !l->lost &&
-            (sends ? l->what.peer == peer : l->from == peer))
-            return l;
-    return NULL;
-}
 
 /* A message that says something about a letter: true if that made sense and was dealt with, or will be
  * later (*later). */
@@ -269,11 +288,12 @@ static bool heed(rd_engine *e, uint32_t peer, const rd_view *v, bool *later)
     memcpy(words, v->data, v->bytes);
     const uint32_t number = (uint32_t)(kind == OFFER ? words[1] : words[0]);
     if (kind == PLEASE) {
-        rd_letter *l = with_number(&e->mail->sends, number, peer, true);
-        if (!l || l->asked)
+        rd_letter *l = (rd_letter *)rd_book_find(&e->mail->offers, peer, number);
+        if (!l)
             return false;
-        l->asked = add_parcel(e, peer, mark_of(GOODS, 0, number), l->what.data, l->bytes, l);
-        *later = !l->asked;
+        *later = !add_parcel(e, peer, mark_of(GOODS, 0, number), l->what.data, l->bytes, l);
+        if (!*later)
+            rd_book_strike(&l->entry);
         return true;
     }
     if (!ronda_type_size(type))
@@ -287,7 +307,7 @@ static bool heed(rd_engine *e, uint32_t peer, const rd_view *v, bool *later)
     *later = !s;
     if (s) {
         s->number = number;
-        s->whole = true;
+        keep(e->mail, s);
     }
     return true;
 }
@@ -303,14 +323,14 @@ static bool find_place(rd_engine *e, rd_way *b, uint32_t peer, const rd_view *v,
     b->total = v->total;
     b->mark = v->mark;
     if (v->mark >> 56 == GOODS) {
-        b->into = with_number(&e->mail->receives, tag, peer, false);
+        b->into = (rd_letter *)rd_book_find(&e->mail->asked, peer, tag);
         return b->into && v->total == b->into->got.count * ronda_type_size(b->into->what.type);
     }
     if (v->mark >> 56 != SHORT || !ronda_type_size(type) || v->total > RD_SHORT_LETTER)
         return false;
     b->into = who_asks(e, peer, tag, type, v->total);
     if (b->into)
-        b->into->from = peer; /* it is taken */
+        rd_book_strike(&b->into->entry); /* it is taken */
     else
         b->keep = store_one(e, peer, tag, type, false, v->total);
     *later = !b->into && !b->keep;
@@ -319,17 +339,19 @@ static bool find_place(rd_engine *e, rd_way *b, uint32_t peer, const rd_view *v,
 
 static void finish_reading(rd_engine *e, rd_way *w)
 {
+    rd_stored *s = w->keep;
     w->reading = false;
     if (w->into)
         rd_letter_done(e->mail, w->into);
     w->into = NULL;
-    if (!w->keep)
-        return;
-    w->keep->whole = true; /* somebody may have asked for it meanwhile */
     w->keep = NULL;
-    for (rd_letter *l = e->mail->receives.first; l; l = l->next)
-        if (!l->done && !l->lost && l->from == RONDA_ANY)
-            rd_mail_look_in_store(e, l);
+    if (!s)
+        return;
+    rd_letter *l = who_asks(e, s->peer, s->tag, s->type, s->bytes); /* since it began to come */
+    if (l)
+        hand_over(e, l, s);
+    else
+        keep(e->mail, s);
 }
 
 /* Begins with a message, or goes on with one that says the same as before. */
@@ -381,15 +403,14 @@ static uint32_t pull(rd_engine *e, uint32_t peer, uint32_t which)
 
 /* --- moving --- */
 
-static uint32_t come_home(rd_engine *e)
+static uint32_t come_home(rd_engine *e, rd_way *w)
 {
     uint32_t ran = 0;
-    for (rd_letter *l = e->mail->sends.first; l; l = l->next)
-        if (l->lent && !l->done && !l->lost &&
-            e->transport->home(way_to(e, l->what.peer, l->way)->port, l->message)) {
-            rd_letter_done(e->mail, l);
-            ran++;
-        }
+    for (; w->lent_first && e->transport->home(w->port, w->lent_first->message); ran++) {
+        rd_letter *l = w->lent_first;
+        w->lent_first = l->behind;
+        rd_letter_done(e->mail, l);
+    }
     return ran;
 }
 
@@ -414,10 +435,13 @@ uint32_t rd_mail_move(rd_engine *e)
             if (w / RD_WAYS != e->link->rank)
                 ran += pull(e, w / RD_WAYS, w % RD_WAYS);
     }
-    for (uint32_t w = 0; w < n * RD_WAYS; w++)
+    for (uint32_t w = 0; w < n * RD_WAYS; w++) {
         if (m->ways[w].first)
             ran += push(e, &m->ways[w]);
-    return ran + come_home(e);
+        if (m->ways[w].lent_first)
+            ran += come_home(e, &m->ways[w]);
+    }
+    return ran;
 }
 
 bool rd_mail_busy(const rd_engine *e)
@@ -427,36 +451,50 @@ bool rd_mail_busy(const rd_engine *e)
 
 /* --- a rank that writes to itself --- */
 
-/* What is asked for is copied; else it is kept, if it is short. */
-static void deliver_here(rd_engine *e, rd_letter *l)
+/* What is asked for is copied; else it is kept, if it is short.  false: it stays where it is. */
+static bool deliver(rd_engine *e, rd_letter *l)
 {
-    rd_letter *to = who_asks(e, l->what.peer, l->what.tag, l->what.type, l->bytes);
-    rd_stored *keep = to || l->bytes > RD_SHORT_LETTER
+    const rd_posting *what = &l->what;
+    rd_letter *to = who_asks(e, what->peer, what->tag, what->type, l->bytes);
+    rd_stored *kept = to || l->bytes > RD_SHORT_LETTER
                           ? NULL
-                          : store_one(e, l->what.peer, l->what.tag, l->what.type, false, l->bytes);
-    if (!to && !keep)
-        return;
+                          : store_one(e, what->peer, what->tag, what->type, false, l->bytes);
+    if (!to && !kept)
+        return false;
     if (l->bytes)
-        memcpy(to ? to->what.data : keep->data, l->what.data, l->bytes);
+        memcpy(to ? to->what.data : kept->data, what->data, l->bytes);
     if (to)
         rd_letter_done(e->mail, to);
     else
-        keep->whole = true;
+        keep(e->mail, kept);
     rd_letter_done(e->mail, l);
+    return true;
 }
 
 /* Letters with the same tag keep their order. */
-static bool overtakes(const rd_engine *e, const rd_letter *l)
+static void deliver_tag(rd_engine *e, uint32_t tag)
 {
-    for (const rd_letter *o = e->mail->sends.first; o != l; o = o->next)
-        if (o->what.peer == e->link->rank && o->what.tag == l->what.tag && !o->done && !o->lost)
-            return true;
-    return false;
+    rd_entry *first;
+    while ((first = rd_book_find(&e->mail->here, e->link->rank, tag)) &&
+           deliver(e, (rd_letter *)first))
+        ;
 }
 
-void rd_mail_deliver_here(rd_engine *e)
+/* Either it is one of them, or a receive that one of them may be for; or the store has room again. */
+void rd_mail_deliver_here(rd_engine *e, const rd_letter *l)
 {
-    for (rd_letter *l = e->mail->sends.first; l; l = l->next)
-        if (l->what.peer == e->link->rank && !l->done && !l->lost && !overtakes(e, l))
-            deliver_here(e, l);
+    rd_mail *m = e->mail;
+    if (!m->here.first)
+        return;
+    if (l->entry.book == &m->here || l->entry.book == &m->asks)
+        deliver_tag(e, l->what.tag == RONDA_ANY ? m->here.first->word : l->what.tag);
+    if (!m->roomy)
+        return;
+    m->roomy = false;
+    for (rd_entry *at = m->here.first, *next; at && m->store_letters < RD_STORE_LETTERS;
+         at = next) {
+        next = at->next;
+        if (rd_book_find(&m->here, at->peer, at->word) == at)
+            deliver(e, (rd_letter *)at);
+    }
 }

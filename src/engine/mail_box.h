@@ -2,19 +2,19 @@
 #ifndef RD_MAIL_BOX_H
 #define RD_MAIL_BOX_H
 
+#include "engine/book.h"
 #include "engine/flight.h"
 #include "engine/mail.h"
 
 struct rd_letter {
+    rd_entry entry; /* in one of the books, as long as it waits for somebody to ask, or to send */
     rd_letter *next, *before;
     rd_posting what;
-    uint64_t bytes;  /* that there are, or room for */
-    uint32_t number; /* of a long one */
-    uint32_t from;   /* receive: who was asked for the goods; RONDA_ANY: nobody yet */
+    uint64_t bytes; /* that there are, or room for */
     bool done, lost;
-    bool asked; /* sent: the peer has asked for the goods */
-    bool lent;  /* sent: its bytes are with the peer, and come home with this message: */
-    uint32_t message, way;
+    bool lent; /* sent: its bytes are with the peer, and come home with this message: */
+    uint32_t message;
+    rd_letter *behind; /* lent after it, the same way */
     ronda_message got;
     ronda_status refused; /* receive: what came does not fit */
     char why[200];
@@ -30,11 +30,11 @@ typedef struct rd_parcel {
 } rd_parcel;
 
 /* A letter that nobody has asked for. */
-typedef struct rd_stored {
-    struct rd_stored *next;
+typedef struct {
+    rd_entry entry; /* in the store, when all of it has come */
     uint32_t peer, tag, number;
     ronda_type type;
-    bool offer, whole; /* whole: all of it has come */
+    bool offer;
     uint64_t bytes;
     char *data;
 } rd_stored;
@@ -44,8 +44,9 @@ typedef struct rd_stored {
 enum { RD_UNASKED, RD_ASKED, RD_WAYS };
 typedef struct {
     rd_port *port;
-    rd_parcel *first, **last; /* to be sent */
-    bool reading;             /* the first message is partly read: */
+    rd_parcel *first, **last;          /* to be sent */
+    rd_letter *lent_first, *lent_last; /* not home yet, oldest first */
+    bool reading;                      /* the first message is partly read: */
     uint64_t mark, read, total;
     rd_letter *into; /* where to, or */
     rd_stored *keep;
@@ -59,7 +60,12 @@ struct rd_mail {
     rd_letters sends, receives; /* that nobody has waited for */
     uint32_t active;            /* of them, those that are neither done nor lost */
     bool lost;                  /* the world has failed: nothing moves any more */
-    rd_stored *store, **stored; /* oldest first */
+    rd_book asks;   /* receives that nothing has come for, by peer and tag, RONDA_ANY too */
+    rd_book asked;  /* receives that have asked for their goods, by peer and its number */
+    rd_book offers; /* sent, by peer and number, that nobody has asked for */
+    rd_book here;   /* sent to this rank itself, by tag, and not delivered */
+    rd_book store;  /* what has come and nobody has asked for, by peer and tag */
+    bool roomy;     /* the store may have room for what is sent here */
     uint64_t store_bytes;
     uint32_t store_letters, numbers;
     uint32_t seen; /* what letters() said when all was last read */
@@ -71,6 +77,7 @@ static inline void rd_letter_done(rd_mail *m, rd_letter *l)
 {
     m->active -= !l->done && !l->lost;
     l->done = true;
+    rd_book_strike(&l->entry);
 }
 
 /* letters.c: "send of 10 f32 with tag 3 to rank 1" */
@@ -79,9 +86,10 @@ void rd_letter_text(const rd_letter *l, char *text, size_t capacity);
 /* mail.c */
 rd_mail *rd_mail_of(rd_engine *e);             /* makes it if need be; NULL: no memory */
 bool rd_mail_send(rd_engine *e, rd_letter *l); /* on its way, or to be; false: no memory */
-void rd_mail_look_in_store(rd_engine *e,
-                           rd_letter *l); /* gives a new receive what has come before */
-void rd_mail_deliver_here(rd_engine *e);  /* what this rank has written to itself */
-void rd_mail_clear_store(rd_mail *m);
+/* Gives a new receive what has come before, or notes that it waits; false: no memory */
+bool rd_mail_receive(rd_engine *e, rd_letter *l);
+/* What this rank has written to itself, as far as a new letter helps */
+void rd_mail_deliver_here(rd_engine *e, const rd_letter *l);
+void rd_mail_discard(rd_mail *m, rd_stored *s);
 
 #endif

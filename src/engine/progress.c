@@ -18,7 +18,11 @@ rd_channel *rd_channel_of(rd_engine *e, const rd_job *job)
     return &e->channels[rd_channel_number(e, job)];
 }
 
-/* Whether all loans of a channel's scratch have come home; forgets those that have. */
+uint32_t rd_channel_bit(const rd_engine *e, const rd_flight *f)
+{
+    return 1u << rd_channel_number(e, &f->job);
+}
+
 bool rd_channel_paid(rd_engine *e, rd_channel *c)
 {
     while (c->owed_count &&
@@ -36,7 +40,6 @@ static void begin(rd_engine *e, rd_flight *f)
         c->bytes = f->larger_bytes;
         f->larger = NULL;
     }
-    c->user = f;
     rd_flight_begin(e, f);
 }
 
@@ -44,7 +47,8 @@ static void end(rd_engine *e, rd_flight *f)
 {
     rd_channel *c = rd_channel_of(e, &f->job);
     f->done = true;
-    c->user = NULL;
+    c->first = f->behind;
+    e->busy &= c->first ? e->busy : ~rd_channel_bit(e, f);
     for (uint32_t l = 0; l < f->plan->lane_count; l++) {
         const rd_lane_state *lane = &f->lanes[l];
         if (lane->lent > lane->lent_user &&
@@ -65,46 +69,36 @@ static uint32_t advance(rd_engine *e, rd_flight *f)
     return ran;
 }
 
-/* The flight that moves after one of priority `level`, place `after` in the list: the next of as much
- * priority, or the first of those that have less. */
-static rd_flight *next_urgent(rd_engine *e, const rd_flight *after)
+static bool precedes(const rd_flight *a, const rd_flight *b)
+{
+    return a->job.priority != b->job.priority ? a->job.priority > b->job.priority
+                                              : a->job.record.sequence < b->job.record.sequence;
+}
+
+rd_flight *rd_flight_next(const rd_engine *e, uint32_t channels)
 {
     rd_flight *best = NULL;
-    bool behind = after == NULL;
-    for (rd_flight *f = e->first; f; f = f->next) {
-        const int32_t level = f->job.priority;
-        if (f == after)
-            behind = true;
-        else if ((!after || level < after->job.priority ||
-                  (behind && level == after->job.priority)) &&
-                 (!best || level > best->job.priority))
+    for (; channels; channels &= channels - 1) {
+        rd_flight *f = e->channels[__builtin_ctz(channels)].first;
+        if (!best || precedes(f, best))
             best = f;
     }
     return best;
 }
 
-/* Flights begin in their order. */
+/* Flights begin in their order.  A channel on which one is done is the next one's in the same round. */
 static uint32_t move(rd_engine *e)
 {
-    uint32_t ran = 0, held = 0; /* channels on which an older flight waits to begin */
-    for (rd_flight *f = e->first; f; f = f->next) {
-        rd_channel *c = rd_channel_of(e, &f->job);
-        const uint32_t bit = 1u << (c - e->channels);
-        if (f->done || f->lost)
-            continue;
-        if (!f->begun) {
-            if (held & bit || c->user || !rd_channel_paid(e, c)) {
-                held |= bit;
-                continue;
-            }
-            begin(e, f);
+    uint32_t ran = 0, seen = 0; /* channels whose first flight cannot go on */
+    for (rd_flight *f; (f = rd_flight_next(e, e->busy & ~seen));) {
+        if (f->begun || rd_channel_paid(e, rd_channel_of(e, &f->job))) {
+            if (!f->begun)
+                begin(e, f);
+            ran += advance(e, f);
         }
-        if (!e->urgent)
-            ran += advance(e, f);
+        if (!f->done)
+            seen |= rd_channel_bit(e, f);
     }
-    for (rd_flight *f = e->urgent ? next_urgent(e, NULL) : NULL; f; f = next_urgent(e, f))
-        if (f->begun && !f->done && !f->lost)
-            ran += advance(e, f);
     return ran;
 }
 
@@ -113,10 +107,7 @@ static uint32_t move(rd_engine *e)
 /* What is done, and what nobody has waited for, is no reason to look. */
 static bool moves(const rd_engine *e)
 {
-    for (const rd_flight *f = e->first; f; f = f->next)
-        if (!f->done && !f->lost)
-            return true;
-    return rd_mail_waiting(e);
+    return e->busy || rd_mail_waiting(e);
 }
 
 bool rd_kin_busy(const rd_engine *e)
@@ -131,8 +122,8 @@ static bool is_lost(rd_engine *e)
 {
     if (e->wrong || (rd_mail_busy(e) && rd_engine_must_leave(e, UINT64_MAX)))
         return true;
-    for (const rd_flight *f = e->first; f; f = f->next)
-        if (!f->done && !f->lost && rd_engine_must_leave(e, f->job.record.sequence))
+    for (uint32_t c = 0; c < e->link->channels; c++) /* what concerns any concerns the youngest */
+        if (e->busy >> c & 1 && rd_engine_must_leave(e, e->channels[c].last->job.record.sequence))
             return true;
     return false;
 }

@@ -9,11 +9,17 @@
 
 /* --- where a rank stands --- */
 
+static _Atomic uint64_t *slot_of(rd_link *l, uint32_t rank, uint64_t sequence)
+{
+    const uint32_t records = rd_records(l->channels); /* a power of two */
+    return rd_member_of(l)->calls[(size_t)rank * records + (sequence & (records - 1))].words;
+}
+
 void rd_share_enter(rd_link *l, const rd_record *r)
 {
     rd_member *m = rd_member_of(l);
     rd_board *b = &m->boards[l->rank];
-    _Atomic uint64_t *slot = b->records[r->sequence % RD_RECORDS];
+    _Atomic uint64_t *slot = slot_of(l, l->rank, r->sequence);
     const uint64_t words[RD_RECORD_WORDS] = {r->sequence,
                                              r->mark,
                                              r->count,
@@ -59,7 +65,7 @@ void rd_share_await(rd_link *l, uint32_t peer)
 
 bool rd_share_record(rd_link *l, uint32_t peer, uint64_t sequence, rd_record *out)
 {
-    _Atomic uint64_t *slot = rd_member_of(l)->boards[peer].records[sequence % RD_RECORDS];
+    _Atomic uint64_t *slot = slot_of(l, peer, sequence);
     uint64_t words[RD_RECORD_WORDS];
     for (int i = 0; i < RD_RECORD_WORDS; i++)
         words[i] = atomic_load_explicit(&slot[i], memory_order_acquire);

@@ -447,9 +447,15 @@ void rd_share_release(rd_port *p, uint64_t bytes)
 
 /* --- opening and closing --- */
 
+size_t rd_board_bytes(uint32_t size, uint32_t channels)
+{
+    return sizeof(rd_share_head) +
+           size * (sizeof(rd_board) + rd_records(channels) * sizeof(rd_announced));
+}
+
 size_t rd_share_bytes(uint32_t size, uint32_t channels)
 {
-    return sizeof(rd_share_head) + size * sizeof(rd_board) +
+    return rd_board_bytes(size, channels) +
            (size_t)size * size * rd_queues(channels) * sizeof(rd_queue);
 }
 
@@ -458,7 +464,8 @@ static bool open_member(rd_member *m, const rd_transport *transport, void *mappi
 {
     m->head = mapping;
     m->boards = (rd_board *)(m->head + 1);
-    m->queues = (rd_queue *)(m->boards + size);
+    m->calls = (rd_announced *)(m->boards + size);
+    m->queues = (rd_queue *)(m->calls + (size_t)size * rd_records(channels));
     m->link = (rd_link){.transport = transport,
                         .rank = rank,
                         .size = size,

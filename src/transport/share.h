@@ -3,7 +3,7 @@
  * Everything that ranks tell each other is in the mapping, at offsets from its start, so that it may
  * lie anywhere in each process:
  *
- *     | head: alarm, cause | board of each rank | queues [channel][from][to] | what shm adds |
+ *     | head: alarm, cause | boards [rank] | calls [rank][] | queues [channel][from][to] | what shm adds |
  *
  * share.c has the messages, board.c the board and failure, the same for both.  What differs is how bytes are
  * named in a message (threads: by address, from anywhere; processes: by offset, in the mapping
@@ -35,8 +35,6 @@ typedef struct {
     _Alignas(128) _Atomic uint32_t consumed; /* lines; written by the receiver */
 } rd_queue;
 
-enum { RD_RECORDS = 128, RD_RECORD_WORDS = 6 };
-
 typedef struct {
     _Alignas(128) _Atomic uint64_t entered; /* sequence * 4 + posted * 2 + inside */
     _Atomic uint32_t awaits;                /* 1 + peer, or 0 */
@@ -44,8 +42,13 @@ typedef struct {
     _Atomic uint64_t heard_ns; /* when it last said whom it awaits */
     _Alignas(128) _Atomic uint32_t asleep;
     _Atomic uint32_t letters; /* lines of letters that were sent to it */
-    _Alignas(128) _Atomic uint64_t records[RD_RECORDS][8];
 } rd_board;
+
+/* A call that a rank has announced; the last ones stay, some for each channel. */
+enum { RD_RECORDS = 32, RD_RECORD_WORDS = 6 };
+typedef struct {
+    _Alignas(64) _Atomic uint64_t words[RD_RECORD_WORDS];
+} rd_announced;
 
 typedef struct {
     uint32_t cpus; /* written before anybody maps it */
@@ -86,6 +89,7 @@ struct rd_member {
     uint32_t users;   /* of the whole: links to parts, and itself until it is closed */
     rd_share_head *head;
     rd_board *boards;
+    rd_announced *calls; /* [rank][rd_records(channels)] */
     rd_queue *queues;
     uintptr_t origin; /* what `at` in messages counts from */
     uint64_t limit;   /* and how far it may reach */
@@ -121,7 +125,13 @@ static inline size_t rd_queues(uint32_t channels)
 {
     return (size_t)channels + 2;
 }
-size_t rd_share_bytes(uint32_t size, uint32_t channels); /* of head, boards and queues */
+/* Calls of one rank that can be read */
+static inline uint32_t rd_records(uint32_t channels)
+{
+    return channels * RD_RECORDS;
+}
+size_t rd_board_bytes(uint32_t size, uint32_t channels); /* of head, boards and calls */
+size_t rd_share_bytes(uint32_t size, uint32_t channels); /* and of queues */
 enum { RD_PART_CHANNELS = 1 };                           /* of a part of a world */
 
 static inline uint32_t rd_rank_in_whole(const rd_member *m, uint32_t rank)

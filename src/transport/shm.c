@@ -221,22 +221,27 @@ static bool shm_lends(const rd_link *link, const void *data, uint64_t bytes)
 
 /* --- memory that can be lent --- */
 
-/* Pages are fetched now: a machine that has none left says so here, not by a signal at the first use. */
-static void *shm_alloc(rd_link *link, size_t bytes)
+/* Pages of the first `now` bytes are fetched now: a machine that has none left says so here, not by a signal
+ * at the first use. */
+static void *take(shm_link *s, size_t bytes, size_t now)
 {
-    shm_link *s = whole_of(link);
     uint64_t at;
     if (rd_mem_refused() || !rd_heap_take(&s->heap, bytes, &at))
         return NULL;
     char *memory = (char *)s->mapping + s->heap_at + at;
-    const size_t whole = page(bytes ? bytes : 1);
-    madvise(memory, whole, MADV_DODUMP);
-    if (whole >= 2 << 20)
-        madvise(memory, whole, MADV_HUGEPAGE);
-    if (fallocate(s->memfd, 0, (off_t)(s->heap_at + at), (off_t)whole) == 0)
+    const size_t fetched = page(now ? now : 1);
+    madvise(memory, page(bytes ? bytes : 1), MADV_DODUMP);
+    if (fetched >= 2 << 20)
+        madvise(memory, fetched, MADV_HUGEPAGE);
+    if (fallocate(s->memfd, 0, (off_t)(s->heap_at + at), (off_t)fetched) == 0)
         return memory;
     rd_heap_give(&s->heap, at);
     return NULL;
+}
+
+static void *shm_alloc(rd_link *link, size_t bytes)
+{
+    return take(whole_of(link), bytes, bytes);
 }
 
 static void shm_free(rd_link *link, void *memory, size_t bytes)
@@ -347,13 +352,20 @@ static void reap_parts(shm_link *s)
     }
 }
 
+/* What ranks tell each other there is sure to be written.  Queues and rings, like those of the whole, take
+ * no memory until they are used: most parts send no letters, and few send something from each to each. */
+static rd_share_head *make_part(shm_link *s, uint32_t size)
+{
+    return take(s, part_bytes(size), rd_board_bytes(size, RD_PART_CHANNELS));
+}
+
 static ronda_status shm_split(rd_link *link, uint32_t size, uint64_t *handle, rd_error *err)
 {
     shm_link *s = whole_of(link);
     reap_ends(s);
     reap_parts(s);
     shm_part *part = rd_alloc(sizeof *part);
-    rd_share_head *head = part ? shm_alloc(link, part_bytes(size)) : NULL;
+    rd_share_head *head = part ? make_part(s, size) : NULL;
     if (!head) {
         rd_free(part);
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY,
