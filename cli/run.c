@@ -187,6 +187,7 @@ static void suffer(int signal)
 
 typedef struct {
     pid_t keeper;
+    bool hosts; /* the job is on several */
     int signals;
     int keys; /* where keys go to; -1: nowhere, or it is not ours to pass them on */
     char text[4096];
@@ -275,6 +276,8 @@ static int front_serve(front *f)
 static int front_end(const front *f, const run_place *place, int status)
 {
     if (WIFSIGNALED(status)) {
+        if (f->hosts)
+            run_kin_wait(RUN_KIN_NS);
         run_kin_kill();
         cli_failed(ME, "its own process %d was killed by signal %d, and the job with it",
                    (int)f->keeper, WTERMSIG(status));
@@ -301,7 +304,7 @@ static int keep(const run_request *q, const run_place *place, int keys, int life
 static int start(const run_request *q, const run_place *place, int signals)
 {
     int life[2], keys[2] = {STDIN_FILENO, -1};
-    front f = {.signals = signals};
+    front f = {.signals = signals, .hosts = q && q->hosts.count};
     if (pipe2(life, O_CLOEXEC) || prctl(PR_SET_CHILD_SUBREAPER, 1))
         return cli_failed(ME, "cannot start: %s", strerror(errno));
     if (isatty(STDIN_FILENO) && pipe2(keys, O_CLOEXEC))

@@ -169,6 +169,9 @@ bool run_raise_files(rlim_t need, struct rlimit *was);
 
 void run_kin_each(void (*visit)(pid_t child, void *context), void *context);
 
+/* Reaps them as they end, for so long at most: who ends by himself does it more thoroughly. */
+void run_kin_wait(uint64_t limit_ns);
+
 /* Kills and reaps them all, and those that they leave.  false: some cannot be killed. */
 bool run_kin_kill(void);
 
@@ -181,6 +184,10 @@ int run_job_keep(const run_request *q, const run_place *place, int keys, int lif
 static const uint64_t RUN_SAME_SIGNAL_NS = 200000000; /* to us and to our group: meant as one */
 
 bool run_ends_job(int signal);
+
+/* For remote sides that are on this very machine, and find that all who led them are gone: they end what
+ * they run, and must not be killed before. */
+static const uint64_t RUN_KIN_NS = 3000000000;
 
 /* --- run_far.c: a remote side's end of the link --- */
 

@@ -514,6 +514,7 @@ static void run(hub *u)
     reap(u);
     while (u->now != GONE)
         turn(u);
+    run_kin_wait(RUN_KIN_NS);
     if (!run_kin_kill())
         cli_failed(ME, "some processes of the job could not be killed");
     finish_output(u);
