@@ -12,6 +12,19 @@
 
 static const char ME[] = "run";
 
+/* What is wrong with so many ranks on these hosts, if anything is. */
+static int check_slots(const run_request *q, const char *source)
+{
+    const uint32_t slots = q->hosts.slots;
+    if (q->size > slots)
+        return cli_wrong(ME, "-n %" PRIu32 ": the hosts of %s have %" PRIu32 " slots", q->size,
+                         source, slots);
+    if (!q->size && slots > RUN_MOST_RANKS)
+        return cli_wrong(ME, "the hosts of %s have %" PRIu32 " slots: say with -n how many, 1..%d",
+                         source, slots, RUN_MOST_RANKS);
+    return CLI_OK;
+}
+
 int run_read_hosts(run_request *q)
 {
     char why[HOSTS_WHY];
@@ -20,12 +33,11 @@ int run_read_hosts(run_request *q)
                             : hosts_load(q->hosts_file, &q->hosts, why);
     if (!read)
         return cli_wrong(ME, "%s", why);
-    if (q->size > q->hosts.slots)
-        return cli_wrong(ME, "-n %" PRIu32 ": the hosts of %s have %" PRIu32 " slots", q->size,
-                         source, q->hosts.slots);
-    if (!q->size && q->hosts.slots > RUN_MOST_RANKS)
-        return cli_wrong(ME, "the hosts of %s have %" PRIu32 " slots: say with -n how many, 1..%d",
-                         source, q->hosts.slots, RUN_MOST_RANKS);
+    const int status = check_slots(q, source);
+    if (status) {
+        hosts_free(&q->hosts);
+        return status;
+    }
     if (!q->size)
         q->size = q->hosts.slots;
     q->count = q->size;

@@ -134,3 +134,11 @@ quiet() {
 keeper_of() {
     grep -l "^PPid:[[:space:]]*$1\$" /proc/[0-9]*/status 2>/dev/null | sed 's|/proc/\([0-9]*\)/.*|\1|' | head -n 1
 }
+
+in_state() { # STATE PID...
+    wanted=$1
+    shift
+    for process; do
+        grep -q "^State:[[:space:]]*$wanted" "/proc/$process/status" 2>/dev/null || return 1
+    done
+}
