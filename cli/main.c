@@ -14,7 +14,8 @@ static const struct {
     const char *help, *about;
     bool program; /* its last arguments are a program's, a --help among them as well */
 } commands[] = {
-    {"run", cli_run, cli_run_help, "start a program as ranks of one job on this machine", true},
+    {"run", cli_run, cli_run_help, "start a program as ranks of one job, here or on several hosts",
+     true},
     {"bench", cli_bench, cli_bench_help, "measure collectives beside the machine's own limits",
      false},
     {"plan", cli_plan, cli_plan_help, "show what a collective does, step by step, and why that way",

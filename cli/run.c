@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "args.h"
+#include "base/mem.h"
 #include "cli.h"
 #include "run.h"
 
@@ -73,7 +74,8 @@ static int remove_one(const char *path, const struct stat *is, int kind, struct 
 
 void run_place_remove(const run_place *place)
 {
-    nftw(place->directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    if (place->directory[0])
+        nftw(place->directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 /* --- what would be started --- */
@@ -96,23 +98,57 @@ static void print_word(const char *word)
     printf("'");
 }
 
+static void print_program(const run_request *q, uint32_t rank, const char *address)
+{
+    const char *key = getenv("RONDA_KEY");
+    printf(": RONDA_RANK=%" PRIu32 " RONDA_SIZE=%" PRIu32 " RONDA_ADDR=%s RONDA_KEY=%s", rank,
+           q->size, address, key && *key ? "..." : "(32 random bytes)");
+    for (uint32_t i = 0; i < q->variable_count; i++)
+        print_word(q->variables[i]);
+    for (char **word = q->program; *word; word++)
+        print_word(*word);
+    printf("\n");
+}
+
 static int print_job(const run_request *q)
 {
     run_place place = {0};
     if (!place_make(&place, false))
         return cli_failed(ME, "no place for the ranks to meet");
-    const char *key = getenv("RONDA_KEY");
     for (uint32_t r = 0; r < q->size; r++) {
         const int core = q->bind ? run_rank_core(q, r) : -1;
         printf("rank %" PRIu32, r);
         if (core >= 0)
             printf(" on core %d", core);
-        printf(": RONDA_RANK=%" PRIu32 " RONDA_SIZE=%" PRIu32 " RONDA_ADDR=%s RONDA_KEY=%s", r,
-               q->size, place.address, key && *key ? "..." : "(32 random bytes)");
-        for (char **word = q->program; *word; word++)
+        print_program(q, r, place.address);
+    }
+    return CLI_OK;
+}
+
+static int print_hosts(const run_request *q)
+{
+    char host[RUN_ADDRESS - 8], address[RUN_ADDRESS];
+    uint32_t port = 0, rank = 0;
+    run_agent *agent = run_agent_read(q);
+    if (!agent)
+        return CLI_USAGE;
+    hosts_address(&q->hosts.at[0], host, sizeof host);
+    if (q->address)
+        run_address_split(q->address, host, sizeof host, &port);
+    snprintf(address, sizeof address, port ? "%s:%" PRIu32 : "%s:(a free port)", host, port);
+    for (uint32_t i = 0; i < q->hosts.count; i++) {
+        char **words = run_agent_words(agent, &q->hosts.at[i]);
+        printf("host %s:", q->hosts.at[i].name);
+        for (char **word = words; word && *word; word++)
             print_word(*word);
         printf("\n");
+        rd_free(words);
+        for (uint32_t end = rank + q->hosts.at[i].slots; rank < end; rank++) {
+            printf("rank %" PRIu32 " on %s", rank, q->hosts.at[i].name);
+            print_program(q, rank, address);
+        }
     }
+    run_agent_free(agent);
     return CLI_OK;
 }
 
@@ -151,6 +187,7 @@ static void suffer(int signal)
 
 typedef struct {
     pid_t keeper;
+    bool hosts; /* the job is on several */
     int signals;
     int keys; /* where keys go to; -1: nowhere, or it is not ours to pass them on */
     char text[4096];
@@ -239,6 +276,8 @@ static int front_serve(front *f)
 static int front_end(const front *f, const run_place *place, int status)
 {
     if (WIFSIGNALED(status)) {
+        if (f->hosts)
+            run_kin_wait(RUN_KIN_NS);
         run_kin_kill();
         cli_failed(ME, "its own process %d was killed by signal %d, and the job with it",
                    (int)f->keeper, WTERMSIG(status));
@@ -253,10 +292,19 @@ static int front_end(const front *f, const run_place *place, int status)
 
 /* --- both --- */
 
+/* q NULL: a remote side, whose keeper hears what to run. */
+static int keep(const run_request *q, const run_place *place, int keys, int life)
+{
+    if (!q)
+        return run_far_keep(life);
+    return q->hosts.count ? run_hosts_keep(q, place, keys, life)
+                          : run_job_keep(q, place, keys, life, NULL);
+}
+
 static int start(const run_request *q, const run_place *place, int signals)
 {
     int life[2], keys[2] = {STDIN_FILENO, -1};
-    front f = {.signals = signals};
+    front f = {.signals = signals, .hosts = q && q->hosts.count};
     if (pipe2(life, O_CLOEXEC) || prctl(PR_SET_CHILD_SUBREAPER, 1))
         return cli_failed(ME, "cannot start: %s", strerror(errno));
     if (isatty(STDIN_FILENO) && pipe2(keys, O_CLOEXEC))
@@ -270,7 +318,7 @@ static int start(const run_request *q, const run_place *place, int signals)
         close(f.signals);
         if (keys[1] >= 0)
             close(keys[1]);
-        _exit(run_job_keep(q, place, keys[0], life[0]));
+        _exit(keep(q, place, keys[0], life[0]));
     }
     setpgid(f.keeper, f.keeper);
     close(life[0]);
@@ -294,25 +342,57 @@ static bool open_standard(void)
     return fd >= 0 && close(fd) == 0;
 }
 
-int cli_run(int count, char **arguments)
+/* The other end of an agent: see run_far.c.  No one is to call this but run_agent.c. */
+static int run_far_side(void)
 {
-    run_request q;
+    const run_place none = {0};
+    const int signals = open_standard() ? run_signals() : -1;
+    if (signals < 0)
+        return cli_failed(ME, "the remote side cannot start: %s", strerror(errno));
+    return start(NULL, &none, signals);
+}
+
+static void set_variables(const run_request *q)
+{
+    for (uint32_t i = 0; i < q->variable_count; i++)
+        if (strchr(q->variables[i], '='))
+            putenv((char *)q->variables[i]); /* an argument of main()'s: it may be kept */
+}
+
+static int run_job(const run_request *q)
+{
     run_place place = {0};
-    const int status = run_read(count, arguments, &q);
-    if (status)
-        return status;
-    if (q.help)
-        return fputs(cli_run_help, stdout) < 0 ? CLI_FAILED : CLI_OK;
-    if (q.dry_run)
-        return print_job(&q);
     /* From here on signals wait, so that none can end us before what we make is taken away again. */
     const int signals = open_standard() ? run_signals() : -1;
     if (signals < 0 || !place_key(&place))
         return cli_failed(ME, "cannot start: %s", strerror(errno));
-    if (!place_make(&place, true))
+    if (!q->hosts.count && !place_make(&place, true))
         return cli_failed(ME, "cannot make a directory for the ranks to meet in: %s",
                           strerror(errno));
-    const int ended = start(&q, &place, signals);
+    const int ended = start(q, &place, signals);
     run_place_remove(&place);
     return ended;
+}
+
+int cli_run(int count, char **arguments)
+{
+    run_request q;
+    if (count == 1 && strcmp(arguments[0], "--remote-side") == 0)
+        return run_far_side();
+    int status = run_read(count, arguments, &q);
+    if (status)
+        return status;
+    if (q.help)
+        return fputs(cli_run_help, stdout) < 0 ? CLI_FAILED : CLI_OK;
+    const bool hosts = q.hosts_file || q.host_names;
+    if (hosts && (status = run_read_hosts(&q)))
+        return status;
+    if (!hosts && !q.dry_run)
+        set_variables(&q);
+    if (q.dry_run)
+        status = hosts ? print_hosts(&q) : print_job(&q);
+    else
+        status = run_job(&q);
+    hosts_free(&q.hosts);
+    return status;
 }

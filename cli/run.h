@@ -1,4 +1,4 @@
-/* run.h: `ronda run`, a job of ranks that are processes of this machine.
+/* run.h: `ronda run`, a job of ranks that are processes of this machine, or of several.
  *
  *   the shell
  *     `- front        run.c: gets the terminal's signals and keys, and passes them on
@@ -9,7 +9,22 @@
  *
  * Two processes, so that either may die at once and nothing is left behind: the keeper adopts what the
  * ranks orphan, sees that the front is gone, and ends everything; should the keeper be the one that
- * dies, the front adopts and ends what is left. */
+ * dies, the front adopts and ends what is left.
+ *
+ * With a list of hosts the launcher has another keeper, and there is a remote side on each host:
+ *
+ *     front
+ *       `- keeper     run_hosts.c: starts the agents, passes output on, decides, has all ended
+ *            |- agent   run_agent.c: ssh, say, to the first host
+ *            |    :
+ *            |  remote side   run_far.c: a front of its own
+ *            |    `- keeper    run_job.c, as above; says what happens instead of printing it
+ *            |         |- rank 0
+ *            |         `- ...
+ *            `- agent   to the second
+ *
+ * A remote side lives as long as its standard input: its end is the launcher's, the agent's or the
+ * network's, and that of all ranks there. */
 #ifndef CLI_RUN_H
 #define CLI_RUN_H
 
@@ -20,24 +35,74 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include "hosts.h"
+
 enum { RUN_MOST_RANKS = 1024, RUN_NOT_EXECUTABLE = 126, RUN_NOT_FOUND = 127, RUN_TIMED_OUT = 124 };
+enum { RUN_MOST_VARIABLES = 64, RUN_ADDRESS = 320 };
 
 typedef struct {
-    uint32_t size;
+    uint32_t size;         /* 0: as many as the hosts have slots */
+    uint32_t first, count; /* the ranks that this process starts */
     bool label, bind, dry_run, help;
     uint64_t grace_ns, timeout_ns; /* timeout_ns 0: none */
     char **program;                /* with its arguments; NULL ends them */
+
+    const char *hosts_file, *host_names;       /* at most one of them; none: this machine */
+    const char *agent, *far_ronda;             /* NULL: the default */
+    const char *address;                       /* HOST, HOST:PORT; NULL: the first host */
+    const char *variables[RUN_MOST_VARIABLES]; /* NAME, NAME=VALUE */
+    uint32_t variable_count;
+    hosts_list hosts; /* of the file or the names, as many as there are ranks for */
 } run_request;
 
 /* run_args.c: reads the arguments; CLI_OK, or the user was told. */
 int run_read(int count, char **arguments, run_request *out);
 
+/* Reads the hosts, places ranks on them, and looks at the variables; the same. */
+int run_read_hosts(run_request *q);
+
+/* "HOST", "HOST:PORT", "[::1]:PORT": the host with its brackets; port 0: any.  false: it is no such thing. */
+bool run_address_split(const char *text, char *host, size_t capacity, uint32_t *port);
+
 /* Where the ranks meet, and what they prove themselves with. */
 typedef struct {
-    char directory[80]; /* private to this job */
-    char address[100];  /* "file:DIRECTORY/meet" */
+    char directory[80];        /* private to this job; "": none is needed */
+    char address[RUN_ADDRESS]; /* "file:DIRECTORY/meet" or "HOST:PORT" */
     char key[2 * 32 + 1];
 } run_place;
+
+/* The environment of ranks on other hosts: NAME=VALUE, NULL behind the last; to be freed by rd_free.  NULL:
+ * no memory. */
+char **run_variables(const run_request *q, const run_place *place);
+
+/* --- run_say.c: what became of a job --- */
+
+typedef enum {
+    RUN_FINE,
+    RUN_RANK,         /* failed */
+    RUN_NO_PROGRAM,   /* it cannot be executed */
+    RUN_NO_RANK,      /* no process to be had */
+    RUN_NO_DIRECTORY, /* that of the launcher, on a host */
+    RUN_BY_SIGNAL,    /* to us */
+    RUN_TIMEOUT,
+    RUN_OUTPUT,  /* nobody takes it */
+    RUN_FRONT,   /* it is gone */
+    RUN_NO_HOST, /* its agent ended before there was a remote side */
+    RUN_HOST,    /* its agent ended early */
+    RUN_SILENT,  /* a host that is not heard any more */
+    RUN_ELSEWHERE
+} run_cause;
+
+typedef struct {
+    run_cause why;
+    uint32_t culprit; /* rank; from RUN_NO_HOST on the host */
+    int pid, detail;  /* detail: of a rank or an agent the wait status, else an errno or a signal */
+    uint64_t ns;      /* how long the culprit, or the job, had run */
+} run_verdict;
+
+/* One line if it did not go well; what to exit with.  host: where it was, NULL: here.  words: the last
+ * line of the culprit. */
+int run_say(const run_request *q, const run_verdict *v, const char *host, const char *words);
 
 /* --- run_output.c: the ranks' output, on its way to ours --- */
 
@@ -45,7 +110,11 @@ typedef struct run_output run_output;
 
 enum { RUN_OUT, RUN_ERR };
 
-run_output *run_output_open(uint32_t size, bool label); /* NULL: no memory */
+typedef struct run_far run_far;
+
+/* For so many ranks.  names: what stands in their labels, NULL: no labels.  far: bytes go there as they
+ * come; NULL: lines go to our standard streams.  NULL: no memory. */
+run_output *run_output_open(uint32_t size, char *const *names, run_far *far);
 void run_output_free(run_output *o);
 
 /* A pipe for a rank's RUN_OUT or RUN_ERR; the rank's end, or -1 and errno. */
@@ -55,6 +124,11 @@ int run_output_pipe(run_output *o, uint32_t rank, int which);
  * turn is one when no rank is left: who is silent then will stay so. */
 size_t run_output_polls(const run_output *o, struct pollfd polls[]);
 void run_output_turn(run_output *o, const struct pollfd polls[], size_t count, bool last);
+
+/* What a rank of another host said, and that it will say no more. */
+void run_output_feed(run_output *o, uint32_t rank, int which, const char *text, size_t length);
+void run_output_end(run_output *o, uint32_t rank, int which);
+bool run_output_full(const run_output *o, int which); /* enough waits to be written already */
 
 bool run_output_reads(
     const run_output *o); /* there are streams to read, and room for what they say */
@@ -75,7 +149,7 @@ typedef struct {
 } run_setting;
 
 typedef struct {
-    uint32_t rank;
+    uint32_t rank; /* as everywhere in this process: counted from request->first on */
     int error;
 } run_complaint;
 
@@ -85,17 +159,78 @@ pid_t run_rank_start(const run_setting *s, uint32_t rank, int out, int err);
 /* The core for a rank, or -1: there are fewer than ranks. */
 int run_rank_core(const run_request *q, uint32_t rank);
 
+/* In a child: what we changed of signals for ourselves is nothing for a program to inherit. */
+void run_reset_signals(void);
+
+/* Has at least so many files; *was is what children are to get back.  false: errno. */
+bool run_raise_files(rlim_t need, struct rlimit *was);
+
 /* --- run_kin.c: the children of this process, started or adopted --- */
 
 void run_kin_each(void (*visit)(pid_t child, void *context), void *context);
+
+/* Reaps them as they end, for so long at most: who ends by himself does it more thoroughly. */
+void run_kin_wait(uint64_t limit_ns);
 
 /* Kills and reaps them all, and those that they leave.  false: some cannot be killed. */
 bool run_kin_kill(void);
 
 /* --- run_job.c: the keeper --- */
 
-/* Runs the whole job; `life` becomes readable when the front is gone.  What to exit with. */
-int run_job_keep(const run_request *q, const run_place *place, int keys, int life);
+/* Runs the whole job, or with `far` a host's part of it; `life` becomes readable when the front is gone.
+ * What to exit with. */
+int run_job_keep(const run_request *q, const run_place *place, int keys, int life, run_far *far);
+
+static const uint64_t RUN_SAME_SIGNAL_NS = 200000000; /* to us and to our group: meant as one */
+
+bool run_ends_job(int signal);
+
+/* For remote sides that are on this very machine, and find that all who led them are gone: they end what
+ * they run, and must not be killed before. */
+static const uint64_t RUN_KIN_NS = 3000000000;
+
+/* --- run_far.c: a remote side's end of the link --- */
+
+enum { RUN_FAR_POLLS = 3 };
+
+/* What a launcher can ask for, as frames of run_link.h say it. */
+typedef struct {
+    int kind, signal;
+} run_order;
+
+/* As with output: what to poll for, what came of it, and then the orders one by one. */
+size_t run_far_polls(const run_far *f, struct pollfd polls[RUN_FAR_POLLS]);
+void run_far_turn(run_far *f, const struct pollfd polls[], size_t count);
+bool run_far_next(run_far *f, run_order *out);
+bool run_far_lost(const run_far *f); /* the launcher is gone, or might as well be */
+
+size_t run_far_room(const run_far *f, int which); /* bytes that may be said now */
+void run_far_said(run_far *f, uint32_t rank, int which, const char *text, size_t length);
+void run_far_ended(run_far *f, uint32_t rank);
+void run_far_verdict(run_far *f, const run_verdict *v);
+bool run_far_sent(const run_far *f); /* all of it */
+
+/* The keeper of a remote side: hears what to run, and runs it.  What to exit with. */
+int run_far_keep(int life);
+
+/* --- run_hosts.c: the keeper of a job on several hosts --- */
+
+int run_hosts_keep(const run_request *q, const run_place *place, int keys, int life);
+
+/* --- run_agent.c: the command that leads to a host --- */
+
+typedef struct run_agent run_agent;
+
+/* Reads AGENT and the path of ronda there; NULL: the user was told. */
+run_agent *run_agent_read(const run_request *q);
+void run_agent_free(run_agent *a);
+
+/* The words of the command for a host; NULL behind the last; to be freed by rd_free.  NULL: no memory. */
+char **run_agent_words(const run_agent *a, const hosts_host *h);
+
+/* Starts it with these as its standard streams.  -1 and errno. */
+pid_t run_agent_start(const run_agent *a, const hosts_host *h, const int streams[3],
+                      const struct rlimit *files);
 
 /* --- run.c --- */
 

@@ -8,45 +8,70 @@
 #include "run.h"
 
 const char cli_run_help[] =
-    "ronda run: start a program as ranks of one job on this machine\n"
+    "ronda run: start a program as ranks of one job, on this machine or on several\n"
     "\n"
-    "  ronda run -n RANKS [--label] [--bind] [--timeout SECONDS] [--grace SECONDS] [--dry-run]\n"
-    "            [--] PROGRAM [ARGUMENTS]\n"
+    "  ronda run -n RANKS [--label] [--bind] [--timeout SECONDS] [--grace SECONDS] [--env NAME=VALUE]\n"
+    "            [--dry-run] [--] PROGRAM [ARGUMENTS]\n"
+    "  ronda run --hosts FILE | --host NAME:SLOTS,... [-n RANKS] [--addr HOST:PORT] [--agent COMMAND]\n"
+    "            [--remote-ronda PATH] [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
     "\n"
-    "  -n, --size RANKS       how many copies to start, 1..1024\n"
+    "  -n, --size RANKS       how many copies to start, 1..1024; with hosts, as many as they have slots\n"
+    "                         if none is given\n"
     "  -l, --label            begin each line of output with the rank that wrote it: \"[2] \"\n"
     "  -b, --bind             keep rank r on the r-th usable core, if there are enough of them\n"
     "  -t, --timeout SECONDS  end the job after this time, and with 124; if none is given, it may take\n"
     "                         as long as it likes\n"
     "  -g, --grace SECONDS    how long a rank that was told to end (SIGTERM) may take before it is\n"
     "                         killed; 5 if none is given\n"
+    "  -e, --env NAME=VALUE   set a variable for all ranks; NAME alone: as it is here\n"
     "      --dry-run          say what would be started, and start nothing\n"
+    "\n"
+    "      --hosts FILE       the hosts to start ranks on, a line each: NAME, NAME SLOTS, NAME:SLOTS or\n"
+    "                         NAME slots=SLOTS; a name may be USER@NAME or [ADDRESS] of IPv6, and a #\n"
+    "                         begins a comment\n"
+    "      --host LIST        the same without a file: NAME:SLOTS,NAME:SLOTS\n"
+    "      --addr HOST:PORT   where ranks meet, on the host of rank 0; the first host by its name, and a\n"
+    "                         free port, if none is given or PORT is 0\n"
+    "      --agent COMMAND    what leads to a host: COMMAND HOST PROGRAM ..., or with the host's name in\n"
+    "                         the place of each {host} that the command has; ssh if none is given, and\n"
+    "                         RONDA_AGENT is not set\n"
+    "      --remote-ronda PATH  where this command is on the hosts; the same path as here if none is given\n"
     "\n"
     "Each rank finds RONDA_RANK, RONDA_SIZE, RONDA_ADDR and RONDA_KEY in its environment; a RONDA_KEY\n"
     "that is set already is kept.  Rank 0 gets the standard input.  Output is passed on in whole lines,\n"
     "ranks' standard errors to standard error; a line of more than 64 KiB may be broken by another\n"
     "rank's.\n"
     "\n"
+    "Hosts are filled in their order, each with as many ranks as it has slots, 1 if the list does not say.\n"
+    "They get the RONDA_ variables of this environment, those of --env, and this working directory, which\n"
+    "must be there.  All that goes through the agent's standard input, so the key is on no command line.\n"
+    "The agent must not ask for a password.  Labels have the host, too: \"[2 node1] \".\n"
+    "\n"
     "When a rank fails the others are told to end, and a line on standard error says which was first, how\n"
     "it ended, and the last that it wrote to standard error.  Ctrl-C is passed on to the ranks; a second\n"
-    "one kills them.  Nothing of a job outlives it, processes that ranks have started included.\n"
+    "one kills them.  Nothing of a job outlives it, processes that ranks have started included; a host that\n"
+    "has lost the launcher, or has not heard of it for a minute, ends all that it runs.\n"
     "\n"
     "Ends with the status of the rank that failed first (128 + the signal's number if it was killed), 0 if\n"
-    "none did; 127 if the program was not found, 126 if it cannot be executed, 124 after a timeout,\n"
-    "128 + the signal's number if it was a signal to ronda run that ended the job.\n";
+    "none did; 127 if the program was not found, 126 if it cannot be executed, 124 after a timeout, 1 if a\n"
+    "host was not reached or was lost, 128 + the signal's number if it was a signal to ronda run that ended\n"
+    "the job.\n";
 
 static const char ME[] = "run";
 
 static const double MOST_SECONDS = 1e9;
 static const uint64_t DEFAULT_GRACE_NS = 5000000000u;
 
-enum { SIZE, LABEL, BIND, TIMEOUT, GRACE, DRY_RUN, HELP };
+enum { SIZE, LABEL, BIND, TIMEOUT, GRACE, ENV, DRY_RUN, HOSTS, HOST, ADDR, AGENT, FAR_RONDA, HELP };
 
 static const cli_option options[] = {
-    [SIZE] = {"size", 'n', true},   [LABEL] = {"label", 'l', false},
-    [BIND] = {"bind", 'b', false},  [TIMEOUT] = {"timeout", 't', true},
-    [GRACE] = {"grace", 'g', true}, [DRY_RUN] = {"dry-run", 0, false},
-    [HELP] = {"help", 'h', false},  {NULL, 0, false}};
+    [SIZE] = {"size", 'n', true},      [LABEL] = {"label", 'l', false},
+    [BIND] = {"bind", 'b', false},     [TIMEOUT] = {"timeout", 't', true},
+    [GRACE] = {"grace", 'g', true},    [ENV] = {"env", 'e', true},
+    [DRY_RUN] = {"dry-run", 0, false}, [HOSTS] = {"hosts", 0, true},
+    [HOST] = {"host", 0, true},        [ADDR] = {"addr", 0, true},
+    [AGENT] = {"agent", 0, true},      [FAR_RONDA] = {"remote-ronda", 0, true},
+    [HELP] = {"help", 'h', false},     {NULL, 0, false}};
 
 /* "5" or "0.5" */
 static bool read_seconds(const cli_args *a, bool zero, uint64_t *out_ns)
@@ -75,6 +100,43 @@ static bool read_size(const cli_args *a, uint32_t *out)
     return true;
 }
 
+/* NAME or NAME=VALUE, where a name is what a shell would take for one. */
+static bool read_variable(run_request *q, const cli_args *a)
+{
+    const char *equals = strchr(a->value, '=');
+    const size_t length = equals ? (size_t)(equals - a->value) : strlen(a->value);
+    const size_t fits = strspn(a->value, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
+                                         "0123456789");
+    if (!length || fits < length || (*a->value >= '0' && *a->value <= '9'))
+        return cli_wrong(ME, "%s: '%.*s' is not the name of a variable", a->name, (int)length,
+                         a->value) == CLI_OK;
+    if (!equals && !getenv(a->value))
+        return cli_wrong(ME, "%s: %s is not set here", a->name, a->value) == CLI_OK;
+    if (q->variable_count == RUN_MOST_VARIABLES)
+        return cli_wrong(ME, "%s: there are more than %d of them", a->name, RUN_MOST_VARIABLES) ==
+               CLI_OK;
+    q->variables[q->variable_count++] = a->value;
+    return true;
+}
+
+static bool read_address(run_request *q, const cli_args *a)
+{
+    char host[RUN_ADDRESS];
+    uint32_t port;
+    if (!run_address_split(a->value, host, sizeof host, &port))
+        return cli_wrong(ME, "%s: '%s' is not HOST:PORT", a->name, a->value) == CLI_OK;
+    q->address = a->value;
+    return true;
+}
+
+static bool read_text(const cli_args *a, const char **out)
+{
+    if (!*a->value)
+        return cli_wrong(ME, "%s: its value is empty", a->name) == CLI_OK;
+    *out = a->value;
+    return true;
+}
+
 static bool read_one(run_request *q, const cli_args *a, int option)
 {
     switch (option) {
@@ -88,8 +150,20 @@ static bool read_one(run_request *q, const cli_args *a, int option)
         return read_seconds(a, false, &q->timeout_ns);
     case GRACE:
         return read_seconds(a, true, &q->grace_ns);
+    case ENV:
+        return read_variable(q, a);
     case DRY_RUN:
         return q->dry_run = true;
+    case HOSTS:
+        return read_text(a, &q->hosts_file);
+    case HOST:
+        return read_text(a, &q->host_names);
+    case ADDR:
+        return read_address(q, a);
+    case AGENT:
+        return read_text(a, &q->agent);
+    case FAR_RONDA:
+        return read_text(a, &q->far_ronda);
     default:
         return q->help = true;
     }
@@ -119,12 +193,21 @@ int run_read(int count, char **arguments, run_request *out)
             return CLI_OK;
         }
     }
-    if (!q.size)
+    const bool hosts = q.hosts_file || q.host_names;
+    if (!q.size && !hosts)
         return cli_wrong(ME, "how many ranks?  Say -n 4, for example");
+    if (q.hosts_file && q.host_names)
+        return cli_wrong(ME, "either --hosts or --host, not both");
+    if (!hosts && (q.address || q.agent || q.far_ronda))
+        return cli_wrong(ME, "%s is for other hosts: name them with --hosts or --host",
+                         q.address ? "--addr"
+                         : q.agent ? "--agent"
+                                   : "--remote-ronda");
     if (a.at >= count)
         return cli_wrong(ME, "which program?");
     if (!arguments[a.at][0])
         return cli_wrong(ME, "the program's name is empty");
+    q.count = q.size;
     q.program = arguments + a.at; /* main()'s own array: NULL ends it */
     *out = q;
     return CLI_OK;

@@ -9,7 +9,9 @@
  *
  * HEARING leaves the other ranks the time to say what they have heard of it: they know within milliseconds.
  * LINGERING waits for what ranks left behind; nothing left is GONE at once, from any stage.  The first
- * reason to end is the one that counts: later ones are its consequences. */
+ * reason to end is the one that counts: later ones are its consequences.
+ *
+ * On a remote side (`far`) the launcher is told of what happens, and its orders count as signals do. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,14 +27,13 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "run.h"
+#include "run_link.h"
 
 static const char ME[] = "run";
 
 static const uint64_t LINGER_NS = 1000000000, HEARING_NS = 250000000;
-static const uint64_t SAME_SIGNAL_NS = 200000000; /* to us and to our group: meant as one */
 
 typedef enum { RUNNING, LINGERING, ASKED, HEARING, TOLD, GONE } stage;
-typedef enum { FINE, RANK, NO_PROGRAM, NO_RANK, SIGNAL, TIMEOUT, OUTPUT, FRONT } cause;
 
 typedef struct {
     pid_t pid; /* 0: not started, or ended */
@@ -45,6 +46,8 @@ typedef struct {
     const run_place *place;
     run_setting setting;
     run_output *output;
+    run_far *far; /* NULL: there is no launcher elsewhere */
+    char **names; /* of labels */
     rank *ranks;
     struct pollfd *polls;
     int signals, life, complaints;
@@ -56,10 +59,8 @@ typedef struct {
     uint64_t timeout_ns;        /* when the job times out; 0: never */
     uint64_t pause_ns;          /* since when it is stopped; 0: it is not */
 
-    cause why;
-    uint32_t culprit;        /* rank */
-    int culprit_pid, detail; /* detail: of a rank the wait status, else an errno or a signal */
-    uint64_t why_ns;         /* when that was, or for a rank how long it had run */
+    run_verdict verdict;
+    uint64_t why_ns; /* when that was */
 } job;
 
 /* --- telling ranks --- */
@@ -125,20 +126,24 @@ static void kill_all(job *j)
 }
 
 /* The first reason is the one that counts. */
-static bool decide(job *j, cause why, int detail)
+static bool decide(job *j, run_verdict v)
 {
-    if (j->why != FINE)
+    if (j->verdict.why != RUN_FINE)
         return false;
-    j->why = why;
-    j->detail = detail;
     j->why_ns = rd_now_ns();
+    if (!v.ns)
+        v.ns = j->why_ns - j->start_ns;
+    j->verdict = v;
+    if (j->far)
+        run_far_verdict(j->far, &v);
     return true;
 }
 
-static void fail(job *j, cause why, int detail)
+static void fail(job *j, run_verdict v)
 {
-    if (decide(j, why, detail) && j->now < HEARING)
-        enter(j, why == RANK ? HEARING : TOLD);
+    const bool briefly = v.why == RUN_RANK || v.why == RUN_ELSEWHERE;
+    if (decide(j, v) && j->now < HEARING)
+        enter(j, briefly ? HEARING : TOLD);
 }
 
 /* --- ranks that ended --- */
@@ -147,7 +152,7 @@ static void hear_complaints(job *j)
 {
     run_complaint c;
     while (read(j->complaints, &c, sizeof c) == (ssize_t)sizeof c)
-        if (c.rank < j->request->size)
+        if (c.rank < j->request->count)
             j->ranks[c.rank].error = c.error;
 }
 
@@ -158,13 +163,15 @@ static void rank_ended(job *j, uint32_t r, int status)
     j->ranks[r].pid = 0;
     j->running--;
     hear_complaints(j);
-    if (status && j->why == FINE) {
-        const int error = j->ranks[r].error;
-        j->culprit = r;
-        j->culprit_pid = pid;
-        fail(j, error ? NO_PROGRAM : RANK, error ? error : status);
-        j->why_ns = ran_ns;
-    }
+    const int error = j->ranks[r].error;
+    if (status)
+        fail(j, (run_verdict){.why = error ? RUN_NO_PROGRAM : RUN_RANK,
+                              .culprit = j->request->first + r,
+                              .pid = pid,
+                              .detail = error ? error : status,
+                              .ns = ran_ns});
+    if (j->far)
+        run_far_ended(j->far, r);
 }
 
 static void child_ended(job *j, pid_t pid, int status)
@@ -214,8 +221,8 @@ static void continue_job(job *j)
 
 static void end_by_signal(job *j, int signal)
 {
-    if (!decide(j, SIGNAL, signal)) {
-        if (j->why != SIGNAL || rd_now_ns() - j->why_ns > SAME_SIGNAL_NS)
+    if (!decide(j, (run_verdict){.why = RUN_BY_SIGNAL, .detail = signal})) {
+        if (j->verdict.why != RUN_BY_SIGNAL || rd_now_ns() - j->why_ns > RUN_SAME_SIGNAL_NS)
             kill_all(j);
     } else if (signal == SIGTERM) {
         enter(j, TOLD);
@@ -226,9 +233,21 @@ static void end_by_signal(job *j, int signal)
     }
 }
 
-static bool ends_job(int signal)
+bool run_ends_job(int signal)
 {
     return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+}
+
+static void hear_signal(job *j, int signal)
+{
+    if (signal == SIGTSTP)
+        pause_job(j);
+    else if (signal == SIGCONT)
+        continue_job(j);
+    else if (run_ends_job(signal))
+        end_by_signal(j, signal);
+    else
+        tell(j, signal);
 }
 
 static void hear_signals(job *j)
@@ -237,15 +256,35 @@ static void hear_signals(job *j)
     while (j->now != GONE && read(j->signals, &s, sizeof s) == (ssize_t)sizeof s) {
         if (s.ssi_signo == SIGCHLD)
             reap(j, (pid_t)s.ssi_pid);
-        else if (s.ssi_signo == SIGTSTP)
-            pause_job(j);
-        else if (s.ssi_signo == SIGCONT)
-            continue_job(j);
-        else if (ends_job((int)s.ssi_signo))
-            end_by_signal(j, (int)s.ssi_signo);
         else
-            tell(j, (int)s.ssi_signo);
+            hear_signal(j, (int)s.ssi_signo);
     }
+}
+
+/* --- orders of a launcher elsewhere --- */
+
+static void lose_front(job *j)
+{
+    decide(j, (run_verdict){.why = RUN_FRONT});
+    kill_all(j);
+}
+
+static void hear_orders(job *j)
+{
+    const run_verdict elsewhere = {.why = RUN_ELSEWHERE};
+    run_order o;
+    while (j->now != GONE && run_far_next(j->far, &o)) {
+        if (o.kind == RUN_SIGNAL)
+            hear_signal(j, o.signal);
+        else
+            fail(j, elsewhere);
+        if (o.kind == RUN_END && j->now < TOLD)
+            enter(j, TOLD);
+        if (o.kind == RUN_KILL && j->now != GONE)
+            kill_all(j);
+    }
+    if (j->now != GONE && run_far_lost(j->far))
+        lose_front(j);
 }
 
 /* --- time --- */
@@ -254,7 +293,7 @@ static void look_at_clock(job *j)
 {
     const uint64_t now_ns = rd_now_ns();
     if (j->timeout_ns && !j->pause_ns && now_ns >= j->timeout_ns && j->now < TOLD)
-        fail(j, TIMEOUT, (int)j->running);
+        fail(j, (run_verdict){.why = RUN_TIMEOUT, .detail = (int)j->running});
     else if (j->next_ns && now_ns >= j->next_ns && j->now != GONE) {
         if (j->now == TOLD)
             kill_all(j);
@@ -263,75 +302,97 @@ static void look_at_clock(job *j)
     }
 }
 
+enum {
+    NEVER_MS = 1000000,
+    FAR_MS = 5000
+}; /* far: how often to ask whether the launcher is there */
+
 /* Milliseconds until something is due; -1: nothing is. */
 static int until_due(const job *j)
 {
     const uint64_t now_ns = rd_now_ns();
+    const int most_ms = j->far ? FAR_MS : NEVER_MS;
     uint64_t due_ns = j->next_ns ? j->next_ns : UINT64_MAX;
     if (j->timeout_ns && !j->pause_ns && j->now < TOLD && j->timeout_ns < due_ns)
         due_ns = j->timeout_ns;
     if (due_ns == UINT64_MAX)
-        return -1;
+        return most_ms < NEVER_MS ? most_ms : -1;
     if (due_ns <= now_ns)
         return 0;
     const uint64_t ms = (due_ns - now_ns) / 1000000 + 1;
-    return ms < 1000000 ? (int)ms : 1000000;
+    return ms < (uint64_t)most_ms ? (int)ms : most_ms;
 }
 
 /* --- the loop --- */
 
-enum { OTHER_POLLS = 2, OUTPUT_POLLS = 2 };
+enum { OTHER_POLLS = 2 + RUN_FAR_POLLS, OUTPUT_POLLS = 2 };
+
+/* Waits for anything to happen; output is passed on.  false: nothing did, or the wait was cut short. */
+static bool await(job *j, int wait_ms, bool last)
+{
+    struct pollfd *far = j->polls + 2, *outputs = j->polls + OTHER_POLLS;
+    for (size_t i = 0; i < OTHER_POLLS; i++)
+        j->polls[i] = (struct pollfd){.fd = -1};
+    j->polls[0] = (struct pollfd){.fd = j->signals, .events = POLLIN};
+    j->polls[1] = (struct pollfd){.fd = j->life, .events = POLLIN};
+    const size_t asked = j->far ? run_far_polls(j->far, far) : 0;
+    const size_t count = run_output_polls(j->output, outputs);
+    if (poll(j->polls, OTHER_POLLS + count, wait_ms) < 0)
+        return false;
+    run_output_turn(j->output, outputs, count, last);
+    if (j->far)
+        run_far_turn(j->far, far, asked);
+    return true;
+}
 
 static void turn(job *j)
 {
-    struct pollfd *others = j->polls, *outputs = j->polls + OTHER_POLLS;
-    others[0] = (struct pollfd){.fd = j->signals, .events = POLLIN};
-    others[1] = (struct pollfd){.fd = j->life, .events = POLLIN};
-    const size_t count = run_output_polls(j->output, outputs);
-    if (poll(j->polls, OTHER_POLLS + count, until_due(j)) < 0)
+    if (!await(j, until_due(j), false))
         return;
-    run_output_turn(j->output, outputs, count, false);
-    if (run_output_error(j->output))
-        fail(j, OUTPUT, run_output_error(j->output));
-    if (others[1].revents && j->now != GONE) {
-        decide(j, FRONT, 0);
-        kill_all(j);
-    }
-    if (others[0].revents)
+    const int error = run_output_error(j->output);
+    if (error)
+        fail(j, (run_verdict){.why = RUN_OUTPUT, .detail = error});
+    if (j->polls[1].revents && j->now != GONE)
+        lose_front(j);
+    if (j->polls[0].revents)
         hear_signals(j);
+    if (j->far)
+        hear_orders(j);
     look_at_clock(j);
 }
 
 /* A signal while the last output waits for a slow reader: nobody wants to wait any more. */
 static bool last_turn(job *j, uint64_t limit_ns)
 {
-    struct pollfd *others = j->polls, *outputs = j->polls + OTHER_POLLS;
-    others[0] = (struct pollfd){.fd = j->signals, .events = POLLIN};
-    others[1] = (struct pollfd){.fd = j->life, .events = POLLIN};
-    const size_t count = run_output_polls(j->output, outputs);
-    const int wait_ms = run_output_reads(j->output) ? 0 : limit_ns ? 50 : -1;
-    if (poll(j->polls, OTHER_POLLS + count, wait_ms) < 0)
+    const int wait_ms = run_output_reads(j->output) ? 0 : limit_ns || j->far ? 50 : -1;
+    if (!await(j, wait_ms, true))
         return errno == EINTR;
-    run_output_turn(j->output, outputs, count, true);
     struct signalfd_siginfo s;
-    while (others[0].revents && read(j->signals, &s, sizeof s) == (ssize_t)sizeof s)
-        if (ends_job((int)s.ssi_signo)) {
-            decide(j, SIGNAL, (int)s.ssi_signo);
+    while (j->polls[0].revents && read(j->signals, &s, sizeof s) == (ssize_t)sizeof s)
+        if (run_ends_job((int)s.ssi_signo)) {
+            decide(j, (run_verdict){.why = RUN_BY_SIGNAL, .detail = (int)s.ssi_signo});
             return false;
         }
-    return !others[1].revents && (!limit_ns || rd_now_ns() < limit_ns);
+    run_order o;
+    while (j->far && run_far_next(j->far, &o))
+        if (o.kind == RUN_KILL)
+            return false;
+    return !j->polls[1].revents && (!limit_ns || rd_now_ns() < limit_ns) &&
+           !(j->far && run_far_lost(j->far));
 }
 
 /* All processes are gone; what they said is not to be lost, however slow the reader.  Who has ended the
  * job by force has no more patience than the grace. */
 static void finish_output(job *j)
 {
-    const bool forced = j->why == SIGNAL || j->why == TIMEOUT || j->why == FRONT;
+    const run_cause why = j->verdict.why;
+    const bool forced = why == RUN_BY_SIGNAL || why == RUN_TIMEOUT || why == RUN_FRONT;
     const uint64_t limit_ns = forced ? rd_now_ns() + j->request->grace_ns + 1 : 0;
     while (!run_output_done(j->output) && last_turn(j, limit_ns)) {
     }
-    if (run_output_error(j->output))
-        decide(j, OUTPUT, run_output_error(j->output));
+    const int error = run_output_error(j->output);
+    if (error)
+        decide(j, (run_verdict){.why = RUN_OUTPUT, .detail = error});
 }
 
 static bool start_rank(job *j, uint32_t r)
@@ -345,8 +406,8 @@ static bool start_rank(job *j, uint32_t r)
     if (err >= 0)
         close(err);
     if (pid < 0) {
-        j->culprit = r;
-        fail(j, NO_RANK, error);
+        const uint32_t culprit = j->request->first + r;
+        fail(j, (run_verdict){.why = RUN_NO_RANK, .culprit = culprit, .detail = error});
         return false;
     }
     j->ranks[r] = (rank){.pid = pid, .start_ns = rd_now_ns()};
@@ -358,7 +419,7 @@ static bool start_rank(job *j, uint32_t r)
 static void start_all(job *j)
 {
     j->starting = true;
-    for (uint32_t r = 0; r < j->request->size && j->now == RUNNING; r++) {
+    for (uint32_t r = 0; r < j->request->count && j->now == RUNNING; r++) {
         if (!start_rank(j, r))
             break;
         hear_signals(j);
@@ -368,87 +429,35 @@ static void start_all(job *j)
     reap(j, 0);
 }
 
-/* --- the end --- */
-
-static const char *signal_name(int signal, char text[static 24])
-{
-    const char *name = sigabbrev_np(signal);
-    snprintf(text, 24, name ? "SIG%s" : "signal %.0s%d", name ? name : "", signal);
-    return text;
-}
-
-static int say_rank(const job *j)
-{
-    char name[24], how[48];
-    const char *words = run_output_words(j->output, j->culprit);
-    const bool killed = WIFSIGNALED(j->detail);
-    if (killed)
-        snprintf(how, sizeof how, "killed by %s", signal_name(WTERMSIG(j->detail), name));
-    else
-        snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(j->detail));
-    cli_failed(ME, "rank %" PRIu32 " (pid %d) failed first: %s after %.1f s%s%s", j->culprit,
-               j->culprit_pid, how, (double)j->why_ns / 1e9, *words ? "; its last words: " : "",
-               words);
-    return killed ? 128 + WTERMSIG(j->detail) : WEXITSTATUS(j->detail);
-}
-
-/* One line if it did not go well; what to exit with. */
-static int say(const job *j)
-{
-    char name[24];
-    switch (j->why) {
-    case FINE:
-        return CLI_OK;
-    case RANK:
-        return say_rank(j);
-    case NO_PROGRAM:
-        cli_failed(ME, "cannot start '%s': %s", j->request->program[0], strerror(j->detail));
-        return j->detail == ENOENT ? RUN_NOT_FOUND : RUN_NOT_EXECUTABLE;
-    case NO_RANK:
-        return cli_failed(ME, "cannot start rank %" PRIu32 ": %s", j->culprit, strerror(j->detail));
-    case SIGNAL:
-        cli_failed(ME, "ended by %s after %.1f s", signal_name(j->detail, name),
-                   (double)(j->why_ns - j->start_ns) / 1e9);
-        return 128 + j->detail;
-    case TIMEOUT:
-        cli_failed(ME, "not done after %g s, with %d of %" PRIu32 " ranks still running",
-                   (double)j->request->timeout_ns / 1e9, j->detail, j->request->size);
-        return RUN_TIMED_OUT;
-    case OUTPUT:
-        return cli_failed(ME, "cannot write the output: %s", strerror(j->detail));
-    case FRONT:
-        break;
-    }
-    return 128 + SIGKILL;
-}
-
 /* --- the beginning --- */
 
-/* Two pipes per rank; what we raise for ourselves the ranks do not get. */
-static bool raise_files(job *j)
+/* "0", "1", ...: what stands in the labels. */
+static char **make_names(uint32_t count)
 {
-    const rlim_t need = 2 * (rlim_t)j->request->size + 64;
-    if (getrlimit(RLIMIT_NOFILE, &j->setting.files))
-        return false;
-    struct rlimit ours = j->setting.files;
-    if (ours.rlim_cur >= need)
-        return true;
-    ours.rlim_cur = need;
-    errno = EMFILE;
-    return ours.rlim_max >= need && setrlimit(RLIMIT_NOFILE, &ours) == 0;
+    enum { WIDE = 12 };
+    char **names = rd_alloc(count * (sizeof *names + WIDE));
+    for (uint32_t r = 0; names && r < count; r++) {
+        names[r] = (char *)(names + count) + r * WIDE;
+        snprintf(names[r], WIDE, "%" PRIu32, r);
+    }
+    return names;
 }
 
 static bool prepare(job *j, int keys)
 {
-    const size_t polls = OTHER_POLLS + OUTPUT_POLLS + 2 * (size_t)j->request->size;
+    const uint32_t count = j->request->count;
+    const size_t polls = OTHER_POLLS + OUTPUT_POLLS + 2 * (size_t)count;
     int complaints[2];
-    if (!raise_files(j) || pipe2(complaints, O_CLOEXEC | O_NONBLOCK))
+    /* Two pipes per rank; what we raise for ourselves the ranks do not get. */
+    if (!run_raise_files(2 * (rlim_t)count + 64, &j->setting.files) ||
+        pipe2(complaints, O_CLOEXEC | O_NONBLOCK))
         return false;
     const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     j->signals = run_signals();
-    j->ranks = rd_alloc(j->request->size * sizeof *j->ranks);
+    j->ranks = rd_alloc(count * sizeof *j->ranks);
     j->polls = rd_alloc(polls * sizeof *j->polls);
-    j->output = run_output_open(j->request->size, j->request->label);
+    j->names = make_names(count);
+    j->output = run_output_open(count, j->request->label ? j->names : NULL, j->far);
     j->complaints = complaints[0];
     j->setting.request = j->request;
     j->setting.place = j->place;
@@ -458,7 +467,7 @@ static bool prepare(job *j, int keys)
     if (nothing < 0 || j->signals < 0)
         return false;
     errno = ENOMEM;
-    return j->ranks && j->polls && j->output;
+    return j->ranks && j->polls && j->names && j->output;
 }
 
 static void run(job *j)
@@ -476,22 +485,26 @@ static void run(job *j)
     finish_output(j);
 }
 
-int run_job_keep(const run_request *q, const run_place *place, int keys, int life)
+int run_job_keep(const run_request *q, const run_place *place, int keys, int life, run_far *far)
 {
-    job j = {.request = q, .place = place, .life = life};
+    job j = {.request = q, .place = place, .life = life, .far = far};
     setpgid(0, 0); /* what is sent to the front's group is the front's to pass on */
     signal(SIGTTOU, SIG_IGN);
     int status;
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) || !prepare(&j, keys)) {
-        status = cli_failed(ME, "cannot start %" PRIu32 " ranks: %s", q->size, strerror(errno));
+        status = cli_failed(ME, "cannot start %" PRIu32 " ranks: %s", q->count, strerror(errno));
     } else {
         if (q->bind && run_rank_core(q, 0) < 0)
             cli_failed(ME, "fewer usable cores than ranks: --bind does nothing");
         run(&j);
-        status = say(&j);
+        const uint32_t r = j.verdict.culprit - q->first;
+        status = far ? (j.verdict.why == RUN_FRONT ? CLI_FAILED : CLI_OK)
+                     : run_say(q, &j.verdict, NULL,
+                               j.verdict.why == RUN_RANK ? run_output_words(j.output, r) : "");
     }
     run_place_remove(place);
     run_output_free(j.output);
+    rd_free(j.names);
     rd_free(j.ranks);
     rd_free(j.polls);
     return status;

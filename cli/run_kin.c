@@ -55,6 +55,19 @@ static void kill_one(pid_t child, void *context)
     kill(child, SIGKILL);
 }
 
+void run_kin_wait(uint64_t limit_ns)
+{
+    const uint64_t start_ns = rd_now_ns();
+    for (;;) {
+        pid_t reaped;
+        while ((reaped = waitpid(-1, NULL, WNOHANG)) > 0) {
+        }
+        if ((reaped < 0 && errno == ECHILD) || rd_now_ns() - start_ns > limit_ns)
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+}
+
 bool run_kin_kill(void)
 {
     const uint64_t start_ns = rd_now_ns();

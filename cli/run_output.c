@@ -14,7 +14,6 @@
  * not read, so that a slow reader slows the ranks down, as it would without us between them. */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -55,7 +54,8 @@ struct stream {
 
 struct run_output {
     uint32_t count; /* of streams: two per rank */
-    bool label;
+    char *const *names;
+    run_far *far;
     sink sinks[2];
     stream *streams;
     char chunk[CHUNK];
@@ -157,10 +157,11 @@ static void stream_say(const run_output *o, stream *s, const char *text, size_t 
         k->open = NULL;
     }
     if (k->open != s) {
-        char label[16];
-        const int wide = snprintf(label, sizeof label, "[%" PRIu32 "] ", s->rank);
-        if (o->label)
-            sink_add(k, label, (size_t)wide);
+        if (o->names) {
+            sink_add(k, "[", 1);
+            sink_add(k, o->names[s->rank], strlen(o->names[s->rank]));
+            sink_add(k, "] ", 2);
+        }
         remember_words(s, text, length);
     }
     sink_add(k, text, length);
@@ -222,7 +223,8 @@ static void stream_feed(const run_output *o, stream *s, const char *text, size_t
 /* The last line gets the newline that it lacks. */
 static void stream_end(const run_output *o, stream *s)
 {
-    close(s->fd);
+    if (s->fd >= 0)
+        close(s->fd);
     s->fd = -1;
     if (s->length)
         stream_say_line(o, s, false);
@@ -233,10 +235,27 @@ static void stream_end(const run_output *o, stream *s)
     s->capacity = 0;
 }
 
+static int stream_which(const run_output *o, const stream *s)
+{
+    return (s - o->streams) % 2 ? RUN_ERR : RUN_OUT;
+}
+
+/* How many bytes of the stream there is room for. */
+static size_t stream_room(const run_output *o, const stream *s)
+{
+    const size_t room = o->far ? run_far_room(o->far, stream_which(o, s)) : sizeof o->chunk;
+    return sink_full(s->to) ? 0 : room < sizeof o->chunk ? room : sizeof o->chunk;
+}
+
 static void stream_read(run_output *o, stream *s)
 {
-    const ssize_t n = read(s->fd, o->chunk, sizeof o->chunk);
-    if (n > 0)
+    const size_t room = stream_room(o, s);
+    const ssize_t n = room ? read(s->fd, o->chunk, room) : -1;
+    if (!room)
+        return; /* another stream took it just now */
+    if (n > 0 && o->far)
+        run_far_said(o->far, s->rank, stream_which(o, s), o->chunk, (size_t)n);
+    else if (n > 0)
         stream_feed(o, s, o->chunk, (size_t)n);
     else if (n == 0 || (errno != EINTR && errno != EAGAIN))
         stream_end(o, s);
@@ -244,7 +263,7 @@ static void stream_read(run_output *o, stream *s)
 
 /* --- all of them --- */
 
-run_output *run_output_open(uint32_t size, bool label)
+run_output *run_output_open(uint32_t size, char *const *names, run_far *far)
 {
     struct stat is[2] = {0};
     run_output *o = rd_alloc(sizeof *o);
@@ -264,7 +283,8 @@ run_output *run_output_open(uint32_t size, bool label)
         streams[i] = (stream){
             .fd = -1, .rank = i / 2, .to = &o->sinks[i % 2 == RUN_ERR && !one ? RUN_ERR : RUN_OUT]};
     o->count = 2 * size;
-    o->label = label;
+    o->names = names;
+    o->far = far;
     o->streams = streams;
     return o;
 }
@@ -303,7 +323,7 @@ size_t run_output_polls(const run_output *o, struct pollfd polls[])
         if (o->sinks[i].length)
             polls[count++] = (struct pollfd){.fd = o->sinks[i].fd, .events = POLLOUT};
     for (uint32_t i = 0; i < o->count; i++)
-        if (o->streams[i].fd >= 0 && !sink_full(o->streams[i].to))
+        if (o->streams[i].fd >= 0 && stream_room(o, &o->streams[i]))
             polls[count++] = (struct pollfd){.fd = o->streams[i].fd, .events = POLLIN};
     return count;
 }
@@ -329,10 +349,25 @@ void run_output_turn(run_output *o, const struct pollfd polls[], size_t count, b
             sink_pass_on(&o->sinks[i]); /* mostly there is room: no need to ask first */
 }
 
+void run_output_feed(run_output *o, uint32_t rank, int which, const char *text, size_t length)
+{
+    stream_feed(o, &o->streams[2 * rank + (uint32_t)which], text, length);
+}
+
+void run_output_end(run_output *o, uint32_t rank, int which)
+{
+    stream_end(o, &o->streams[2 * rank + (uint32_t)which]);
+}
+
+bool run_output_full(const run_output *o, int which)
+{
+    return sink_full(o->streams[which].to);
+}
+
 bool run_output_reads(const run_output *o)
 {
     for (uint32_t i = 0; i < o->count; i++)
-        if (o->streams[i].fd >= 0 && !sink_full(o->streams[i].to))
+        if (o->streams[i].fd >= 0 && stream_room(o, &o->streams[i]))
             return true;
     return false;
 }

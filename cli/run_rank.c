@@ -31,9 +31,9 @@ static int nth_core(const cores *c, uint32_t n)
 int run_rank_core(const run_request *q, uint32_t rank)
 {
     cores c = {0};
-    if (rd_usable_cpus() < q->size || sched_getaffinity(0, sizeof c, c.sets))
+    if (rd_usable_cpus() < q->count || sched_getaffinity(0, sizeof c, c.sets))
         return -1;
-    return nth_core(&c, q->size - 1) < 0 ? -1 : nth_core(&c, rank);
+    return nth_core(&c, q->count - 1) < 0 ? -1 : nth_core(&c, rank);
 }
 
 static void bind_to(int core)
@@ -55,15 +55,14 @@ static void set_number(const char *name, uint32_t value)
 
 static void set_environment(const run_setting *s, uint32_t rank)
 {
-    set_number("RONDA_RANK", rank);
+    set_number("RONDA_RANK", s->request->first + rank);
     set_number("RONDA_SIZE", s->request->size);
     setenv("RONDA_ADDR", s->place->address, 1);
     const char *key = getenv("RONDA_KEY");
     setenv("RONDA_KEY", s->place->key, !key || !*key);
 }
 
-/* What we and main() changed for ourselves is nothing for a program to inherit. */
-static void reset_signals(void)
+void run_reset_signals(void)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -85,10 +84,10 @@ static _Noreturn void become(const run_setting *s, uint32_t rank, pid_t parent, 
     set_environment(s, rank);
     setrlimit(RLIMIT_NOFILE, &s->files);
     int error = 0;
-    if (dup2(rank == 0 ? s->keys : s->nothing, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
-        dup2(err, STDERR_FILENO) < 0)
+    if (dup2(s->request->first + rank == 0 ? s->keys : s->nothing, STDIN_FILENO) < 0 ||
+        dup2(out, STDOUT_FILENO) < 0 || dup2(err, STDERR_FILENO) < 0)
         error = errno;
-    reset_signals();
+    run_reset_signals();
     if (!error) {
         execvp(s->request->program[0], s->request->program);
         error = errno;
@@ -101,6 +100,18 @@ static _Noreturn void become(const run_setting *s, uint32_t rank, pid_t parent, 
 }
 
 /* --- in the keeper --- */
+
+bool run_raise_files(rlim_t need, struct rlimit *was)
+{
+    if (getrlimit(RLIMIT_NOFILE, was))
+        return false;
+    struct rlimit ours = *was;
+    if (ours.rlim_cur >= need)
+        return true;
+    ours.rlim_cur = need;
+    errno = EMFILE;
+    return ours.rlim_max >= need && setrlimit(RLIMIT_NOFILE, &ours) == 0;
+}
 
 pid_t run_rank_start(const run_setting *s, uint32_t rank, int out, int err)
 {

@@ -237,10 +237,39 @@ TEST(mangled_arguments_of_check)
 
 TEST(mangled_arguments_of_run)
 {
-    static const char *const texts[] = {
-        "-n",        "4",         "-n2",  "--size=4096", "--label",   "-l", "--bind",
-        "-b",        "--timeout", "0.5",  "-t10",        "--grace=0", "-g", "5",
-        "--dry-run", "--",        "true", "./program",   "--help",    NULL};
+    static const char *const texts[] = {"-n",
+                                        "4",
+                                        "-n2",
+                                        "--size=4096",
+                                        "--label",
+                                        "-l",
+                                        "--bind",
+                                        "-b",
+                                        "--timeout",
+                                        "0.5",
+                                        "-t10",
+                                        "--grace=0",
+                                        "-g",
+                                        "5",
+                                        "--dry-run",
+                                        "--",
+                                        "true",
+                                        "./program",
+                                        "--help",
+                                        "--hosts=x",
+                                        "--host",
+                                        "a:4,b",
+                                        "--addr",
+                                        "10.0.0.1:0",
+                                        "--addr=[::1]:4711",
+                                        "--agent",
+                                        "ip netns exec {host}",
+                                        "--remote-ronda",
+                                        "/usr/bin/ronda",
+                                        "-e",
+                                        "NAME=value",
+                                        "--env=A=b",
+                                        NULL};
     rng r = rng_start();
     uint32_t taken = 0;
     if (!CHECK(catch_errors(), "cannot redirect"))
@@ -251,7 +280,9 @@ TEST(mangled_arguments_of_run)
         const int status = run_read(w.count, w.at, &q);
         check_said(status, "run", &w);
         if (status == CLI_OK && !q.help)
-            CHECK(q.size >= 1 && q.size <= RUN_MOST_RANKS && q.program >= w.at &&
+            CHECK((q.size >= 1 || q.hosts_file || q.host_names) && q.size <= RUN_MOST_RANKS &&
+                      q.count == q.size && !(q.hosts_file && q.host_names) &&
+                      q.variable_count <= RUN_MOST_VARIABLES && q.program >= w.at &&
                       q.program < w.at + w.count && **q.program &&
                       q.timeout_ns <= 1000000000000000000 && q.grace_ns <= 1000000000000000000,
                   "%s: %u ranks", shown(&w), q.size);

@@ -1,0 +1,41 @@
+/* run_host.h: one host of a job, as the launcher sees it: an agent, and a link through it. */
+#ifndef CLI_RUN_HOST_H
+#define CLI_RUN_HOST_H
+
+#include "run_link.h"
+
+typedef enum {
+    HOST_CALLED,  /* the agent is on its way */
+    HOST_GREETED, /* there is a remote side, and it was told what to run */
+    HOST_READY,   /* it could begin */
+    HOST_STARTED,
+    HOST_LEFT /* we have no link to it any more */
+} host_state;
+
+typedef struct {
+    const char *name;
+    uint32_t first, count; /* its ranks */
+    pid_t agent;           /* 0: none any more */
+    host_state now;
+    bool greeted, done; /* done: nothing is left there */
+    run_link link;
+    uint64_t start_ns, kill_ns; /* kill_ns: when its agent is killed; 0: never */
+    uint64_t owed[2];           /* bytes that it said and that we have not called taken */
+    char words[300];            /* the last line before the greeting */
+} run_host;
+
+/* Starts the agent; its standard error is rank `place` of the output.  false: errno. */
+bool run_host_start(run_host *h, const run_agent *a, const hosts_host *as, run_output *o,
+                    uint32_t place, const struct rlimit *files);
+
+/* Reads what came.  true: it has greeted us just now. */
+bool run_host_read(run_host *h);
+bool run_host_next(run_host *h, run_frame *out); /* none before the greeting */
+
+void run_host_order(run_host *h, int kind,
+                    uint64_t number); /* RUN_SIGNAL .. RUN_KILL, if it runs */
+
+/* Ends the link, and with it all that is on the host; its agent is killed after so long. */
+void run_host_leave(run_host *h, uint64_t patience_ns);
+
+#endif

@@ -1,0 +1,103 @@
+/* run_link.h: what the launcher and the remote side on a host say to each other, over the standard
+ * input and output of the host's agent.
+ *
+ *     launcher                                  remote side
+ *                                          <--  RUN_HELLO, a line: what is before it is not ours
+ *     RUN_SETUP  ranks, program, ...       -->
+ *                                          <--  RUN_READY  it could be started; a free port
+ *     RUN_START  the address               -->
+ *     RUN_INPUT, RUN_SIGNAL, ...           <->  RUN_SAID, RUN_ENDED, RUN_VERDICT
+ *                                          <--  RUN_DONE   nothing is left
+ *     end of file
+ *
+ * A frame is the length of the rest (4 bytes, the lowest first), its kind (1 byte), and a body:
+ * numbers of 8 bytes each, and then bytes.  Who sends input or output sends no more than the other
+ * has taken, so that orders never wait behind it. */
+#ifndef CLI_RUN_LINK_H
+#define CLI_RUN_LINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "run.h"
+
+#define RUN_HELLO "ronda remote side 1\n"
+
+enum {
+    RUN_FRAME_MOST = 8 << 20,
+    RUN_FRAME_HEAD = 5,
+    RUN_WINDOW = 256 << 10, /* bytes of output, or of input, that are sent and not yet taken */
+    RUN_NUMBERS = 8         /* the most in a frame */
+};
+
+enum {
+    RUN_SETUP = 1,
+    RUN_START,   /* the address where ranks meet */
+    RUN_SIGNAL,  /* number: for the ranks */
+    RUN_HEAR,    /* something failed elsewhere: give ranks a moment, and then end them */
+    RUN_END,     /* end them now */
+    RUN_KILL,    /* without grace */
+    RUN_INPUT,   /* bytes for rank 0; none: the end of them */
+    RUN_READY,   /* port, or 0 */
+    RUN_SAID,    /* rank, RUN_OUT or RUN_ERR; bytes */
+    RUN_ENDED,   /* rank */
+    RUN_VERDICT, /* why, culprit, pid, detail, ns */
+    RUN_DONE,
+    RUN_TAKEN, /* RUN_OUT, RUN_ERR or RUN_IN; how many bytes */
+    RUN_PING   /* to be answered by one */
+};
+
+enum { RUN_IN = 2 };
+
+/* Nothing heard for so long: the other one is gone, or the network between. */
+static const uint64_t RUN_PING_NS = 10000000000, RUN_SILENCE_NS = 60000000000;
+
+typedef struct {
+    int kind;
+    uint64_t numbers[RUN_NUMBERS]; /* those that it has; the others are 0 */
+    const char *bytes;             /* behind the numbers of this kind; good until the next read */
+    size_t length;
+} run_frame;
+
+typedef struct {
+    char *at; /* in use: from .. to */
+    size_t from, to, capacity;
+} run_bytes;
+
+typedef struct {
+    int in, out; /* do not block; -1: closed */
+    bool lost;   /* nothing more will come */
+    run_bytes got, put;
+    uint64_t heard_ns;
+} run_link;
+
+void run_link_open(run_link *l, int in, int out); /* they are the link's from now on */
+void run_link_close(run_link *l);
+
+void run_link_put(run_link *l, int kind, const uint64_t numbers[], size_t count, const void *bytes,
+                  size_t length);
+void run_link_read(run_link *l);  /* what is there now */
+void run_link_write(run_link *l); /* what there is room for now */
+
+/* The next whole frame.  false: there is none; if what came is no frame, the link is lost. */
+bool run_link_next(run_link *l, run_frame *out);
+
+/* A frame at the beginning of some bytes: how many it takes, 0: it is not whole yet, -1: it is none. */
+long run_frame_read(const char *bytes, size_t length, run_frame *out);
+
+/* --- what a host is told of its ranks --- */
+
+typedef struct {
+    run_request request; /* size, first, count, bind, grace_ns, program */
+    bool port;           /* find a free one: rank 0 will be here */
+    char *directory;
+    char **environment; /* NAME=VALUE; NULL ends them */
+    void *memory;       /* of what was read */
+} run_setup;
+
+bool run_setup_put(run_link *l, const run_setup *s); /* false: too much for a frame */
+bool run_setup_read(const run_frame *f, run_setup *out);
+void run_setup_free(run_setup *s);
+
+#endif

@@ -1,0 +1,113 @@
+/* run_where.c: on which hosts the ranks of a job are, where they meet, and what they get to know. */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "args.h"
+#include "base/mem.h"
+#include "run.h"
+
+static const char ME[] = "run";
+
+/* What is wrong with so many ranks on these hosts, if anything is. */
+static int check_slots(const run_request *q, const char *source)
+{
+    const uint32_t slots = q->hosts.slots;
+    if (q->size > slots)
+        return cli_wrong(ME, "-n %" PRIu32 ": the hosts of %s have %" PRIu32 " slots", q->size,
+                         source, slots);
+    if (!q->size && slots > RUN_MOST_RANKS)
+        return cli_wrong(ME, "the hosts of %s have %" PRIu32 " slots: say with -n how many, 1..%d",
+                         source, slots, RUN_MOST_RANKS);
+    return CLI_OK;
+}
+
+int run_read_hosts(run_request *q)
+{
+    char why[HOSTS_WHY];
+    const char *names = q->host_names, *source = names ? "--host" : q->hosts_file;
+    const bool read = names ? hosts_read(names, strlen(names), true, source, &q->hosts, why)
+                            : hosts_load(q->hosts_file, &q->hosts, why);
+    if (!read)
+        return cli_wrong(ME, "%s", why);
+    const int status = check_slots(q, source);
+    if (status) {
+        hosts_free(&q->hosts);
+        return status;
+    }
+    if (!q->size)
+        q->size = q->hosts.slots;
+    q->count = q->size;
+    hosts_cut(&q->hosts, q->size);
+    return CLI_OK;
+}
+
+bool run_address_split(const char *text, char *host, size_t capacity, uint32_t *port)
+{
+    const char *end = *text == '[' ? strchr(text, ']') : text + strcspn(text, ":");
+    if (!end)
+        return false;
+    end += *text == '[';
+    const size_t length = (size_t)(end - text);
+    uint64_t number = 0;
+    if (!length || length >= capacity || length > HOSTS_NAME)
+        return false;
+    for (size_t i = 0; i < length; i++)
+        if (!isalnum((unsigned char)text[i]) && !strchr("[]:.%_-", text[i]))
+            return false;
+    if (*end == ':' && (!cli_digits(end + 1, &number, &end) || number > 65535))
+        return false;
+    if (*end)
+        return false;
+    memcpy(host, text, length);
+    host[length] = 0;
+    *port = (uint32_t)number;
+    return true;
+}
+
+/* --- variables --- */
+
+/* What of our own environment goes along: but not what is told each rank anew, nor what is for us alone. */
+static bool goes_along(const char *variable)
+{
+    static const char *const own[] = {
+        "RONDA_RANK=", "RONDA_SIZE=", "RONDA_ADDR=", "RONDA_KEY=", "RONDA_AGENT=", NULL};
+    for (size_t i = 0; own[i]; i++)
+        if (strncmp(variable, own[i], strlen(own[i])) == 0)
+            return false;
+    return strncmp(variable, "RONDA_", 6) == 0;
+}
+
+char **run_variables(const run_request *q, const run_place *place)
+{
+    const char *key = getenv("RONDA_KEY");
+    key = key && *key ? key : place->key;
+    size_t count = q->variable_count + 2, length = strlen(key) + 12, n = 0;
+    for (char **v = environ; *v; v++)
+        count += goes_along(*v);
+    for (uint32_t i = 0; i < q->variable_count; i++) {
+        const char *value = strchr(q->variables[i], '=') ? "" : getenv(q->variables[i]);
+        length += strlen(q->variables[i]) + strlen(value ? value : "") + 2;
+    }
+    char **all = rd_alloc(count * sizeof *all + length);
+    if (!all)
+        return NULL;
+    char *to = (char *)(all + count), *end = to + length;
+    for (char **v = environ; *v; v++)
+        if (goes_along(*v))
+            all[n++] = *v;
+    all[n++] = to;
+    to += snprintf(to, (size_t)(end - to), "RONDA_KEY=%s", key) + 1;
+    for (uint32_t i = 0; i < q->variable_count; i++) {
+        const char *variable = q->variables[i], *equals = strchr(variable, '=');
+        const char *value = equals ? NULL : getenv(variable);
+        all[n++] = to;
+        to += snprintf(to, (size_t)(end - to), "%s%s%s", variable, equals ? "" : "=",
+                       value ? value : "") +
+              1;
+    }
+    return all;
+}

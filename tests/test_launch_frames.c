@@ -1,0 +1,168 @@
+/* test_launch_frames.c: what the launcher and the remote sides of `ronda run` say to each other, right
+ * and mangled. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../cli/run_link.h"
+#include "mangle.h"
+
+static bool open_pair(run_link *a, run_link *b)
+{
+    int there[2], back[2];
+    if (!CHECK(pipe2(there, O_CLOEXEC) == 0 && pipe2(back, O_CLOEXEC) == 0, "no pipes"))
+        return false;
+    run_link_open(a, back[0], there[1]);
+    run_link_open(b, there[0], back[1]);
+    return true;
+}
+
+TEST(frames_arrive_as_they_were_sent)
+{
+    static const int kinds[] = {RUN_START, RUN_SIGNAL, RUN_SAID, RUN_VERDICT, RUN_DONE};
+    static const size_t numbers[] = {0, 1, 2, 5, 0};
+    rng r = rng_start();
+    run_link a, b;
+    if (!open_pair(&a, &b))
+        return;
+    for (uint32_t i = 0; i < 2000 && !test_failed(); i++) {
+        const size_t which = (size_t)rng_below(&r, 5);
+        const size_t length = (size_t)rng_below(&r, rng_below(&r, 2) ? 300000 : 20);
+        uint64_t sent[RUN_NUMBERS];
+        char *bytes = malloc(length + 1);
+        run_frame f = {0};
+        for (size_t n = 0; n < RUN_NUMBERS; n++)
+            sent[n] = rng_next(&r);
+        for (size_t n = 0; n < length; n++)
+            bytes[n] = (char)(n * 7 + i);
+        run_link_put(&a, kinds[which], sent, numbers[which], bytes, length);
+        while (!run_link_next(&b, &f) && !b.lost) {
+            run_link_write(&a);
+            run_link_read(&b);
+        }
+        CHECK(f.kind == kinds[which] && f.length == length && memcmp(f.bytes, bytes, length) == 0,
+              "%u: kind %d, %zu bytes of %zu", i, f.kind, f.length, length);
+        for (size_t n = 0; n < RUN_NUMBERS; n++)
+            CHECK(f.numbers[n] == (n < numbers[which] ? sent[n] : 0), "%u: number %zu", i, n);
+        free(bytes);
+    }
+    run_link_close(&a);
+    run_link_read(&b);
+    CHECK(b.lost, "the end is not seen");
+    run_link_close(&b);
+}
+
+static char *program[] = {"./train", "--epochs", "", "a b", NULL};
+static char *environment[] = {"RONDA_KEY=secret", "A=", NULL};
+static char *nothing[] = {NULL};
+
+static run_setup right_setup(bool bare)
+{
+    return (run_setup){.request = {.size = 8,
+                                   .first = 2,
+                                   .count = 4,
+                                   .bind = !bare,
+                                   .grace_ns = 5000000000,
+                                   .program = bare ? program + 3 : program},
+                       .port = bare,
+                       .directory = "/home/me",
+                       .environment = bare ? nothing : environment};
+}
+
+static bool same_words(char **a, char **b)
+{
+    for (; *a && *b; a++, b++)
+        if (strcmp(*a, *b) != 0)
+            return false;
+    return !*a && !*b;
+}
+
+TEST(a_setup_comes_out_as_it_went_in)
+{
+    for (int bare = 0; bare < 2; bare++) {
+        const run_setup s = right_setup(bare);
+        run_setup got;
+        run_frame f;
+        run_link a, b;
+        if (!open_pair(&a, &b))
+            return;
+        CHECK(run_setup_put(&a, &s), "it cannot be put");
+        run_link_write(&a);
+        run_link_read(&b);
+        if (CHECK(run_link_next(&b, &f) && run_setup_read(&f, &got), "it cannot be read")) {
+            const run_request *q = &got.request, *was = &s.request;
+            CHECK(q->size == was->size && q->first == was->first && q->count == was->count &&
+                      q->bind == was->bind && q->grace_ns == was->grace_ns && got.port == s.port &&
+                      strcmp(got.directory, s.directory) == 0 &&
+                      same_words(q->program, was->program) &&
+                      same_words(got.environment, s.environment),
+                  "it is another");
+            run_setup_free(&got);
+        }
+        run_link_close(&a);
+        run_link_close(&b);
+    }
+}
+
+/* A block of exactly the bytes that some frames take. */
+static char *some_frames(rng *r, size_t *length)
+{
+    const run_setup s = right_setup(rng_below(r, 2));
+    run_link l = {.in = -1, .out = STDOUT_FILENO};
+    run_setup_put(&l, &s);
+    run_link_put(&l, RUN_SAID, (uint64_t[]){3, RUN_ERR}, 2, "words\n", 6);
+    run_link_put(&l, RUN_PING, NULL, 0, NULL, 0);
+    *length = l.put.to;
+    char *bytes = malloc(*length + 300);
+    memcpy(bytes, l.put.at, *length);
+    l.out = -1;
+    run_link_close(&l);
+    return bytes;
+}
+
+static void check_setup(const run_frame *f, uint32_t *taken)
+{
+    run_setup s;
+    if (!run_setup_read(f, &s))
+        return;
+    const run_request *q = &s.request;
+    size_t length = strlen(s.directory) + 1;
+    for (char **word = q->program; *word; word++)
+        length += strlen(*word) + 1;
+    for (char **word = s.environment; *word; word++)
+        length += strlen(*word) + 1;
+    CHECK(q->size <= RUN_MOST_RANKS && q->count >= 1 && q->first + q->count <= q->size &&
+              q->program[0][0] && length == f->length,
+          "%u..+%u of %u, %zu bytes of %zu", q->first, q->count, q->size, length, f->length);
+    run_setup_free(&s);
+    ++*taken;
+}
+
+TEST(mangled_frames)
+{
+    rng r = rng_start();
+    const uint32_t rounds = test_sanitized() ? 20000 : 200000;
+    uint32_t taken = 0;
+    for (uint32_t i = 0; i < rounds && !test_failed(); i++) {
+        size_t length, at = 0;
+        char *bytes = some_frames(&r, &length);
+        if (rng_below(&r, 8))
+            length = mangle(&r, bytes, length, length + 300, false);
+        char *exact = malloc(length ? length : 1);
+        memcpy(exact, bytes, length);
+        run_frame f;
+        long n;
+        while ((n = run_frame_read(exact + at, length - at, &f)) > 0) {
+            CHECK((size_t)n <= length - at && f.bytes >= exact + at &&
+                      f.bytes + f.length == exact + at + n,
+                  "a frame of %ld bytes out of %zu", n, length - at);
+            check_setup(&f, &taken);
+            at += (size_t)n;
+        }
+        free(exact);
+        free(bytes);
+    }
+    CHECK(taken > rounds / 20, "only %u were taken", taken);
+}
