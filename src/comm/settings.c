@@ -144,11 +144,33 @@ static ronda_status read_place(const ronda_config *config, rd_joining *out, rd_e
     return RONDA_OK;
 }
 
+/* By which transport: as said, or by what the address can mean. */
+static ronda_status read_transport(const ronda_config *config, rd_joining *out, rd_error *err)
+{
+    const char *name = text_or(config ? config->transport : NULL, "RONDA_TRANSPORT");
+    const char *insecure = getenv("RONDA_INSECURE");
+    const bool here = out->address.kind == RD_ADDRESS_FILE || rd_address_is_loopback(&out->address);
+    out->hosts = name && strcmp(name, "auto") != 0 ? strcmp(name, "tcp") == 0 : !here;
+    if (!out->hosts && !here)
+        return rd_fail(
+            err, RONDA_EUNSUPPORTED, RONDA_ANY,
+            "RONDA_TRANSPORT=shm joins ranks of one host: RONDA_ADDR must be file:PATH or "
+            "127.0.0.1:PORT, not %s:%u",
+            out->address.host, out->address.port);
+    out->insecure = config && config->flags & RONDA_INSECURE;
+    if (insecure && strcmp(insecure, "1") == 0)
+        out->insecure = true;
+    else if (insecure && *insecure && strcmp(insecure, "0") != 0)
+        return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "RONDA_INSECURE=%s is not 0 or 1", insecure);
+    out->interfaces = text_or(NULL, "RONDA_IFACE");
+    return RONDA_OK;
+}
+
 ronda_status rd_world_read(const ronda_config *config, const rd_settings *settings, rd_joining *out,
                            rd_error *err)
 {
     *out = (rd_joining){0};
-    const ronda_status status = read_place(config, out, err);
+    ronda_status status = read_place(config, out, err);
     if (status)
         return status;
     out->key = text_or(config ? config->key : NULL, "RONDA_KEY");
@@ -160,7 +182,8 @@ ronda_status rd_world_read(const ronda_config *config, const rd_settings *settin
     if (!address)
         return rd_fail(
             err, RONDA_EINVAL, RONDA_ANY,
-            "rank %u of %u: RONDA_ADDR is not set (file:PATH or 127.0.0.1:PORT, the same for all ranks)",
+            "rank %u of %u: RONDA_ADDR is not set (file:PATH or HOST:PORT of rank 0, the same for all ranks)",
             out->rank, out->size);
-    return rd_address_read(address, &out->address, err);
+    status = rd_address_read(address, &out->address, err);
+    return status ? status : read_transport(config, out, err);
 }
