@@ -384,9 +384,11 @@ static void check_impostor(const void *bytes, size_t count, ronda_status status,
     pthread_t thread;
     const int one = 1;
     setsockopt(i.listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    CHECK(bind(i.listener, (struct sockaddr *)&name, sizeof name) == 0 &&
-              listen(i.listener, 5) == 0 && pthread_create(&thread, NULL, answer_wrongly, &i) == 0,
-          "no impostor");
+    if (!CHECK(bind(i.listener, (struct sockaddr *)&name, sizeof name) == 0 &&
+                   listen(i.listener, 5) == 0,
+               "no impostor") ||
+        !CHECK(pthread_create(&thread, NULL, answer_wrongly, &i) == 0, "no thread"))
+        return;
     gather_run(&w);
     check_says(&w, 0, status, text);
     shutdown(i.listener, SHUT_RDWR);
