@@ -1,8 +1,6 @@
 /* test_rendezvous.c: ranks of several hosts find each other, over the loopback, as threads and as processes.
  *
  * test_rendezvous_wrong.c has the mistakes and the strangers. */
-#include <arpa/inet.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,8 +9,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/mem.h"
 #include "calls.h"
-#include "comm/ip.h"
+#include "comm/interfaces.h"
+#include "comm/reach.h"
 #include "gather.h"
 #include "processes.h"
 
@@ -102,6 +103,93 @@ TEST(a_port_is_free_again)
     for (int i = 0; i < 10; i++) {
         gathered w = gather_open(3, address);
         check_starts(&w, "again");
+    }
+}
+
+/* A host that knows its own name as a loopback address is found at its others all the same. */
+TEST(a_name_that_means_the_loopback)
+{
+    char name[RD_HOST_NAME], address[100];
+    rd_host_name(name);
+    rd_reaching all = {0};
+    const char *why = "";
+    rd_address a = {.kind = RD_ADDRESS_TCP, .port = gather_port()};
+    snprintf(a.host, sizeof a.host, "%s", name);
+    if (!rd_reach_name(&all, &a, &why)) {
+        test_skip("%s has no address: %s", name, why);
+        return;
+    }
+    rd_address_text(&a, address, sizeof address);
+    gathered w = gather_open(3, address);
+    check_starts(&w, "by this host's name");
+}
+
+typedef struct {
+    gathered w;
+    rd_reaching reaching;
+    double seconds;
+    ronda_status status;
+} odd_addresses;
+
+static void reach_oddly(void *context, uint32_t rank)
+{
+    odd_addresses *o = context;
+    rd_session session = {.fd = -1};
+    rd_error err = {0};
+    rd_place place;
+    if (rank == 0) {
+        gathered_rank *g = &o->w.of[0];
+        g->status = rd_rendezvous(&g->j, &g->parts, &g->err);
+        return;
+    }
+    sleep_ms(200);
+    const double start = seconds_now();
+    o->status = rd_reach(&o->reaching, "rank 0", &session, &place, &err);
+    o->seconds = seconds_now() - start;
+    CHECK(o->status || (place.pid == getpid() && o->reaching.job), "pid %d", place.pid);
+    rd_session_close(&session);
+}
+
+/* Addresses that nobody has, or that never answer, stand before the right one. */
+TEST(one_of_many_addresses_works)
+{
+    static const char *const ips[] = {"192.0.2.77", "127.0.0.9", "fe80::77%1", "2001:db8::77",
+                                      "127.0.0.1"};
+    odd_addresses o = {.w = gather_open(1, NULL)};
+    o.w.of[0].j.size = 2;
+    o.w.of[0].j.timeout_ns = 4000000000;
+    o.reaching = (rd_reaching){.key = o.w.of[0].j.key,
+                               .rank = 1,
+                               .size = 2,
+                               .until_ns = rd_deadline_ns(10000000000),
+                               .count = 5};
+    for (int i = 0; i < 5; i++) {
+        CHECK(rd_ip_read(ips[i], &o.reaching.at[i].ip), "%s", ips[i]);
+        o.reaching.at[i].port = o.w.of[0].j.address.port;
+    }
+    run_ranks(2, reach_oddly, &o);
+    char text[400];
+    rd_reach_text(&o.reaching, text, sizeof text);
+    CHECK(o.status == RONDA_OK && o.seconds < 3, "%d after %.1f s: %s", o.status, o.seconds, text);
+    CHECK(o.w.of[0].status == RONDA_ETIMEOUT, "%s", o.w.of[0].err.message);
+    gather_close(&o.w);
+}
+
+/* The k-th request for memory and all after it fail: an error on somebody's side, and nothing is left. */
+TEST(no_memory_to_gather_with)
+{
+    for (long k = 0; k < 14; k++) {
+        gathered w = gather_open(3, NULL);
+        for (uint32_t r = 0; r < 3; r++)
+            w.of[r].j.timeout_ns = 300000000;
+        rd_mem_fail_after(k);
+        gather_run(&w);
+        rd_mem_fail_after(-1);
+        for (uint32_t r = 0; r < 3; r++)
+            CHECK(w.of[r].status <= 0 && (!w.of[r].status || *w.of[r].err.message), "rank %u: %d",
+                  r, w.of[r].status);
+        CHECK(k > 0 || w.of[0].status == RONDA_ENOMEM, "%s", w.of[0].err.message);
+        gather_close(&w);
     }
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "calls.h"
+#include "comm/reach.h"
 #include "gather.h"
 #include "mangle.h"
 
@@ -229,6 +230,65 @@ TEST(files_that_are_not_rank_0s)
     gather_run(&w);
     check_says(&w, 0, RONDA_ESYSTEM, "No such file or directory");
     gather_close(&w);
+}
+
+/* --- who comes, and is gone when it is called back --- */
+
+typedef struct {
+    gathered w;
+    uint32_t faithless;
+} hung_up;
+
+static void register_and_go(const rd_joining *j)
+{
+    rd_reaching reaching = {
+        .key = j->key, .rank = j->rank, .size = j->size, .until_ns = rd_deadline_ns(10000000000)};
+    rd_session session = {.fd = -1};
+    rd_place place = {.name = "nowhere", .pid = 77, .cpus = 1, .port = gather_port(), .count = 1};
+    rd_place root;
+    rd_error err = {0};
+    rd_note note = {.kind = RD_NOTE_PLACE, .bytes = RD_PLACE};
+    uint8_t bytes[RD_PLACE];
+    const char *why = "";
+    rd_ip_read("127.0.0.1", &place.at[0]);
+    rd_place_pack(&place, bytes);
+    CHECK(rd_reach_name(&reaching, &j->address, &why), "%s", why);
+    ronda_status status = RONDA_ETIMEOUT;
+    for (int i = 0; i < 500 && status == RONDA_ETIMEOUT; i++, sleep_ms(5))
+        status = rd_reach_once(&reaching, &session, &root, &err);
+    CHECK(!status && rd_session_say(&session, &note, bytes, reaching.until_ns) &&
+              rd_session_await(&session, reaching.until_ns, &note) == RD_HEARD_NOTE &&
+              note.kind == RD_NOTE_NOTED && note.number == 0,
+          "rank 0 does not take it: %s", err.message);
+    rd_session_close(&session);
+}
+
+static void join_or_go(void *context, uint32_t rank)
+{
+    hung_up *h = context;
+    gathered_rank *me = &h->w.of[rank];
+    me->status = 1;
+    if (rank == h->faithless)
+        register_and_go(&me->j);
+    else
+        me->status = rd_rendezvous(&me->j, &me->parts, &me->err);
+}
+
+TEST(a_rank_of_the_tree_is_gone)
+{
+    static const uint32_t faithless[] = {1, 20, 79};
+    for (int i = 0; i < 3; i++) {
+        hung_up h = {.w = gather_open(80, NULL), .faithless = faithless[i]};
+        char text[100];
+        const double start = seconds_now();
+        run_ranks(80, join_or_go, &h);
+        snprintf(text, sizeof text, "could not reach rank %u (pid 77 on nowhere)", faithless[i]);
+        for (uint32_t r = 0; r < 80; r++)
+            if (r != faithless[i])
+                check_says(&h.w, r, RONDA_EPEER, text);
+        CHECK(seconds_now() - start < 15, "it took %.1f s", seconds_now() - start);
+        gather_close(&h.w);
+    }
 }
 
 /* --- strangers at rank 0's door --- */

@@ -108,7 +108,8 @@ static ronda_status greet(rd_reaching *r, rd_target *t, rd_session *s, rd_place 
 
 /* --- the addresses --- */
 
-static int start(rd_target *t)
+/* scarce: this process can have no more sockets at all */
+static int start(rd_target *t, bool *scarce)
 {
     struct sockaddr_storage name;
     const int one = 1;
@@ -119,6 +120,7 @@ static int start(rd_target *t)
     if (fd >= 0 &&
         (connect(fd, (const struct sockaddr *)&name, length) == 0 || errno == EINPROGRESS))
         return fd;
+    *scarce = fd < 0 && rd_socket_scarce(errno);
     snprintf(t->why, sizeof t->why, "%s", strerror(errno));
     if (fd >= 0)
         close(fd);
@@ -146,6 +148,7 @@ static ronda_status take(rd_reaching *r, rd_target *t, int fd, rd_session *sessi
     if (!error && is_own_end(fd))
         error = ECONNREFUSED;
     ronda_status status = RONDA_ETIMEOUT;
+    t->refused = error == ECONNREFUSED;
     if (error)
         snprintf(t->why, sizeof t->why, "%s", strerror(error));
     else
@@ -169,14 +172,19 @@ ronda_status rd_reach_once(rd_reaching *r, rd_session *session, rd_place *place,
     struct pollfd polled[RD_TARGETS];
     uint64_t next = rd_now_ns(), end = next + ROUND_NS + r->count * STAGGER_NS;
     uint32_t started = 0, open = 0;
+    bool scarce = false;
     ronda_status status = RONDA_ETIMEOUT;
     end = end < r->until_ns ? end : r->until_ns;
     while (status == RONDA_ETIMEOUT && (open || started < r->count) && rd_now_ns() < end) {
         if (started < r->count && (!open || rd_now_ns() >= next)) {
             rd_target *t = &r->at[started];
-            polled[started] = (struct pollfd){.fd = t->out ? -1 : start(t), .events = POLLOUT};
+            polled[started] =
+                (struct pollfd){.fd = t->out ? -1 : start(t, &scarce), .events = POLLOUT};
             open += polled[started++].fd >= 0;
             next = rd_now_ns() + STAGGER_NS;
+            if (scarce)
+                status = rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: no socket: %s", r->rank,
+                                 t->why);
         }
         if (open)
             await_some(polled, started, started < r->count && next < end ? next : end);
@@ -226,7 +234,16 @@ void rd_reach_text(const rd_reaching *r, char *text, size_t capacity)
     }
 }
 
-ronda_status rd_reach(rd_reaching *r, rd_session *session, rd_place *place, rd_error *err)
+static bool is_gone(const rd_reaching *r)
+{
+    for (uint32_t i = 0; i < r->count; i++)
+        if (!r->at[i].out && !r->at[i].refused)
+            return false;
+    return true;
+}
+
+ronda_status rd_reach(rd_reaching *r, const char *whom, rd_session *session, rd_place *place,
+                      rd_error *err)
 {
     char text[300];
     const uint64_t start_ns = rd_now_ns();
@@ -234,13 +251,13 @@ ronda_status rd_reach(rd_reaching *r, rd_session *session, rd_place *place, rd_e
         const ronda_status status = rd_reach_once(r, session, place, err);
         if (status != RONDA_ETIMEOUT)
             return status;
-        if (rd_now_ns() >= r->until_ns || rd_reach_hopeless(r))
+        if (rd_now_ns() >= r->until_ns || is_gone(r))
             break;
         rd_reach_pause(round, r->until_ns);
     }
     rd_reach_text(r, text, sizeof text);
-    return rd_fail(err, rd_reach_hopeless(r) ? RONDA_EPEER : RONDA_ETIMEOUT, r->peer,
-                   "rank %u could not reach rank %u in %.3g s: %s", r->rank, r->peer,
+    return rd_fail(err, is_gone(r) ? RONDA_EPEER : RONDA_ETIMEOUT, r->peer,
+                   "rank %u could not reach %s in %.3g s: %s", r->rank, whom,
                    (double)(rd_now_ns() - start_ns) / 1e9, text);
 }
 

@@ -12,6 +12,7 @@ typedef struct {
     rd_ip ip;
     uint16_t port;
     bool out;     /* somebody else is there */
+    bool refused; /* nobody was, the last time */
     char why[64]; /* what came of the last attempt */
 } rd_target;
 
@@ -29,9 +30,11 @@ typedef struct {
  * reaching->job.  RONDA_ETIMEOUT: not this time, and nothing is said in err.  Else it is no use to go on. */
 ronda_status rd_reach_once(rd_reaching *reaching, rd_session *session, rd_place *place,
                            rd_error *err);
-/* The same until the deadline, or until there is somebody else at every address. */
-ronda_status rd_reach(rd_reaching *reaching, rd_session *session, rd_place *place, rd_error *err);
-bool rd_reach_hopeless(const rd_reaching *reaching);
+/* The same until the deadline, for `whom`, who is known to have listened: if nobody does at any of its
+ * addresses, or somebody else, it is gone. */
+ronda_status rd_reach(rd_reaching *reaching, const char *whom, rd_session *session, rd_place *place,
+                      rd_error *err);
+bool rd_reach_hopeless(const rd_reaching *reaching); /* somebody else is at every address */
 /* "10.0.0.1:4242: Connection refused, ..." */
 void rd_reach_text(const rd_reaching *reaching, char *text, size_t capacity);
 

@@ -48,6 +48,13 @@ ronda_status rd_gathering_allows(const rd_gathering *g, const rd_ip *ip)
         g->j->rank, text);
 }
 
+uint64_t rd_gathering_later(const rd_gathering *g, uint32_t times)
+{
+    const uint64_t quarter = g->j->timeout_ns / 4;
+    const uint64_t grace = times * (quarter < MOST_GRACE_NS ? quarter : MOST_GRACE_NS);
+    return g->until_ns > UINT64_MAX - grace ? UINT64_MAX : g->until_ns + grace;
+}
+
 static int listen_at(const rd_ip *ip, bool both)
 {
     struct sockaddr_storage name;
@@ -91,7 +98,9 @@ ronda_status rd_gathering_settle(rd_gathering *g, const rd_ip *rank_0)
     if (!open_listener(g))
         return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY, "rank %u cannot listen: %s", g->j->rank,
                        strerror(errno));
-    const bool routed = rank_0 && rd_interfaces_route(rank_0, &route);
+    /* A host may know its own name as a loopback address; others cannot use that. */
+    const bool routed = rank_0 && rd_interfaces_route(rank_0, &route) &&
+                        (g->loopback_alone || !rd_ip_is_loopback(&route));
     const rd_wish wish = {.filter = g->j->interfaces,
                           .route = routed ? &route : NULL,
                           .loopback_alone = g->loopback_alone};
@@ -229,7 +238,7 @@ static ronda_status await_on_line(rd_gathering *g, rd_session *up)
 {
     rd_note note;
     char who[128];
-    const rd_heard heard = rd_session_await(up, g->until_ns, &note);
+    const rd_heard heard = rd_session_await(up, rd_gathering_later(g, 2), &note);
     rd_spread_name(g, 0, who, sizeof who);
     if (heard == RD_HEARD_PART)
         return rd_fail(g->err, RONDA_ETIMEOUT, 0, "rank %u: %s did not start within %.3g s",
@@ -282,6 +291,7 @@ static ronda_status lose_caller(rd_door *d, rd_visitor *from, const char *how, r
 
 static ronda_status await_call(rd_gathering *g, uint8_t *table, rd_session *up)
 {
+    const uint64_t until_ns = rd_gathering_later(g, 2);
     waiting w = {.g = g, .up = up};
     rd_door d = {.listeners = {g->listener},
                  .listener_count = 1,
@@ -297,24 +307,16 @@ static ronda_status await_call(rd_gathering *g, uint8_t *table, rd_session *up)
                  .lose = lose_caller};
     ronda_status status = rd_door_open(&d, 0, g->err);
     while (!status && !w.done) {
-        if (rd_now_ns() >= g->until_ns)
+        if (rd_now_ns() >= until_ns)
             status = rd_fail(g->err, RONDA_ETIMEOUT, rd_spread_parent(g->j->rank),
                              "rank %u (on %s): neither rank 0 nor rank %u called within %.3g s",
                              g->j->rank, g->own.name, rd_spread_parent(g->j->rank),
                              (double)g->j->timeout_ns / 1e9);
         else
-            status = rd_door_step(&d, g->until_ns, g->err);
+            status = rd_door_step(&d, until_ns, g->err);
     }
     rd_door_close(&d);
     return status;
-}
-
-/* Rank 0 knows who is missing, so who has been let in leaves the last word to it. */
-static void wait_longer(rd_gathering *g)
-{
-    const uint64_t quarter = g->j->timeout_ns / 4;
-    if (g->until_ns < UINT64_MAX / 2)
-        g->until_ns += quarter < MOST_GRACE_NS ? quarter : MOST_GRACE_NS;
 }
 
 static ronda_status join(rd_gathering *g, rd_session *line, uint8_t *table)
@@ -325,7 +327,6 @@ static ronda_status join(rd_gathering *g, rd_session *line, uint8_t *table)
     ronda_status status = give_place(g, line, &stay);
     if (status)
         return status;
-    wait_longer(g);
     line->table = table;
     if (stay) {
         status = await_on_line(g, line);

@@ -40,6 +40,9 @@ typedef struct {
 
 /* Are these addresses ones at which no stranger can come in, or is that wanted, or is there a key? */
 ronda_status rd_gathering_allows(const rd_gathering *g, const rd_ip *ip);
+/* The deadline and so many times a little more: who waits for others leaves the last word to those who know
+ * why it takes so long.  Rank 0 adds 1 to what those wait who call, and the others 2. */
+uint64_t rd_gathering_later(const rd_gathering *g, uint32_t times);
 /* Opens the listener and fills in the own place; route: some address of rank 0, or NULL. */
 ronda_status rd_gathering_settle(rd_gathering *g, const rd_ip *route);
 

@@ -205,6 +205,19 @@ static ronda_status cannot_listen(const rd_gathering *g, const char *why, const 
                    g->own.name, at, why, hint);
 }
 
+/* A host may know its own name as a loopback address, at which nobody else would find it: then everywhere. */
+static void widen(const rd_gathering *g, rd_reaching *here)
+{
+    for (uint32_t i = 0; i < here->count; i++)
+        if (!rd_ip_is_loopback(&here->at[i].ip))
+            return;
+    if (g->loopback_alone)
+        return;
+    here->count = 2;
+    for (uint32_t i = 0; i < 2; i++)
+        here->at[i] = (rd_target){.ip.family = i ? 6 : 4, .port = g->j->address.port};
+}
+
 /* At every address of the name that is this host's. */
 static ronda_status open_doors(hosting *h)
 {
@@ -215,6 +228,8 @@ static ronda_status open_doors(hosting *h)
     bool elsewhere = true;
     if (!rd_reach_name(&here, &g->j->address, &why))
         return cannot_listen(g, why, "");
+    const rd_ip first = here.at[0].ip;
+    widen(g, &here);
     for (uint32_t i = 0; i < here.count && h->door.listener_count < RD_LISTENERS; i++) {
         const ronda_status status = rd_gathering_allows(g, &here.at[i].ip);
         if (status)
@@ -228,7 +243,7 @@ static ronda_status open_doors(hosting *h)
         }
     }
     if (h->door.listener_count)
-        return rd_gathering_settle(g, &here.at[0].ip);
+        return rd_gathering_settle(g, &first);
     rd_reach_text(&here, text, sizeof text);
     return cannot_listen(g, text, elsewhere ? "; rank 0 must run on that host" : "");
 }

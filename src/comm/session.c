@@ -50,7 +50,8 @@ static bool mac_of(const rd_session *s, bool by_caller, uint64_t number,
     if (!s->key)
         return true;
     const size_t all = BEFORE + RD_NOTE_HEAD + (size_t)bytes;
-    uint8_t *text = rd_alloc(all);
+    uint8_t small[BEFORE + RD_NOTE_HEAD + RD_NOTE_BODY] = {0};
+    uint8_t *text = all > sizeof small ? rd_alloc(all) : small;
     if (!text)
         return false;
     memcpy(text, by_caller ? "caller" : "called", 6);
@@ -62,7 +63,8 @@ static bool mac_of(const rd_session *s, bool by_caller, uint64_t number,
     if (bytes)
         memcpy(text + BEFORE + RD_NOTE_HEAD, body, bytes);
     const bool made = rd_mac(s->key, text, all, out);
-    rd_free(text);
+    if (text != small)
+        rd_free(text);
     return made;
 }
 

@@ -49,7 +49,9 @@ ronda_status rd_spread_call(rd_gathering *g, rd_branch branches[RD_BRANCHES], ui
         rd_branch *b = &branches[*count];
         *b = (rd_branch){.rank = r};
         rd_reach_place(&reaching, &g->places[r]);
-        const ronda_status status = rd_reach(&reaching, &b->session, &place, g->err);
+        char who[128];
+        rd_spread_name(g, r, who, sizeof who);
+        const ronda_status status = rd_reach(&reaching, who, &b->session, &place, g->err);
         if (status)
             return status;
         ++*count;
@@ -121,14 +123,15 @@ static ronda_status too_late(const spread *s)
 /* Until all branches are ready; or, for_go, until the word comes from above. */
 static ronda_status await(spread *s, bool for_go)
 {
+    const uint64_t until_ns = rd_gathering_later(s->g, s->up ? 2 : 1);
     while (for_go ? !s->go : s->ready < s->count) {
         const uint64_t now = rd_now_ns();
-        if (now >= s->g->until_ns)
+        if (now >= until_ns)
             return too_late(s);
         s->polled[0] = (struct pollfd){.fd = s->up ? s->up->fd : -1, .events = POLLIN};
         for (uint32_t i = 0; i < s->count; i++)
             s->polled[1 + i] = (struct pollfd){.fd = s->branches[i].session.fd, .events = POLLIN};
-        const uint64_t ms = (s->g->until_ns - now) / 1000000 + 1;
+        const uint64_t ms = (until_ns - now) / 1000000 + 1;
         const int ready = poll(s->polled, s->count + 1, ms > INT_MAX ? INT_MAX : (int)ms);
         if (ready < 0 && errno != EINTR)
             return rd_fail(s->g->err, RONDA_ESYSTEM, RONDA_ANY,
