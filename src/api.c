@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/names.h"
 #include "comm/comm.h"
+#include "comm/rendezvous.h"
 
 /* --- joining and leaving --- */
 
@@ -79,11 +80,8 @@ static ronda_status open_process(const rd_joining *joining, const rd_settings *s
                                  ronda_comm **out, rd_error *err)
 {
     rd_link *link;
-    if (joining->hosts)
-        return rd_fail(err, RONDA_EUNSUPPORTED, RONDA_ANY,
-                       "this version joins ranks of one host: RONDA_ADDR must be file:PATH or "
-                       "127.0.0.1:PORT, and RONDA_TRANSPORT shm");
-    ronda_status status = rd_bootstrap(joining, &link, err);
+    ronda_status status =
+        joining->hosts ? rd_open_hosts(joining, &link, err) : rd_bootstrap(joining, &link, err);
     if (status)
         return status;
     status = rd_comm_open(link, settings, NULL, out, err);

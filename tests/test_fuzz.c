@@ -253,8 +253,7 @@ static bool is_host_and_port(const char *text, const rd_address *a)
     if (strncmp(text, "localhost:", 10) == 0)
         return strcmp(a->host, "127.0.0.1") == 0;
     snprintf(again, sizeof again, strchr(a->host, ':') ? "[%s]:" : "%s:", a->host);
-    return strncmp(text, again, (size_t)(colon + 1 - text)) == 0 &&
-           !strpbrk(a->host, " []/@");
+    return strncmp(text, again, (size_t)(colon + 1 - text)) == 0 && !strpbrk(a->host, " []/@");
 }
 
 TEST(mangled_addresses)
