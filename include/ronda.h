@@ -29,8 +29,13 @@
  *                  way, as ronda_dump() does (SIGUSR1 is not touched)
  * and by ronda_init(), for ranks as processes; `ronda run` sets them:
  *   RONDA_RANK, RONDA_SIZE   this rank, and how many there are
- *   RONDA_ADDR     where they meet: file:PATH of a socket to be made, or 127.0.0.1:PORT
+ *   RONDA_ADDR     where they meet: file:PATH of a socket to be made, or 127.0.0.1:PORT; ranks of several
+ *                  hosts: HOST:PORT, where HOST is rank 0's
+ *   RONDA_TRANSPORT  "shm": memory that ranks of one host share; "tcp": sockets; "auto": sockets if
+ *                  RONDA_ADDR is another address than file:PATH or the loopback's (auto)
  *   RONDA_KEY      a secret that all ranks of the job know
+ *   RONDA_INSECURE "1": as the flag RONDA_INSECURE (a key is needed where other hosts can connect)
+ *   RONDA_IFACE    interfaces to use between hosts, "eth0,ib0", or not to use, "^docker0" (all)
  */
 #ifndef RONDA_H
 #define RONDA_H
@@ -149,7 +154,9 @@ enum {
     /** Calls under way move by themselves, by a thread of ronda's: one for the world and all communicators
      *  split off it.  Each call then takes a lock.  Without it they move while the program is in a call of
      *  one of these communicators that waits or tests. */
-    RONDA_PROGRESS_THREAD = 1
+    RONDA_PROGRESS_THREAD = 1,
+    /** Ranks of several hosts may join without a key: whoever can connect is let in. */
+    RONDA_INSECURE = 2
 };
 
 /** How to join a world.  Set struct_size to sizeof(ronda_config) and what you need; a field that is
@@ -157,10 +164,10 @@ enum {
 typedef struct {
     size_t struct_size;
     uint32_t rank, size;       /**< this rank and how many there are; size 0: one */
-    uint32_t flags;            /**< RONDA_PROGRESS_THREAD, or 0 */
-    const char *addr;          /**< where ranks meet: file:PATH or 127.0.0.1:PORT */
+    uint32_t flags;            /**< RONDA_PROGRESS_THREAD | RONDA_INSECURE, or 0 */
+    const char *addr;          /**< where ranks meet: file:PATH or HOST:PORT */
     const char *key;           /**< the job's secret; NULL: none */
-    const char *transport;     /**< "shm" or NULL */
+    const char *transport;     /**< "shm", "tcp", "auto" or NULL */
     const char *tuning;        /**< a tuning file; NULL in this version */
     uint64_t timeout_ns;       /**< how long a call waits (60 s) */
     uint64_t start_timeout_ns; /**< how long joining may take (timeout_ns) */

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/names.h"
 #include "comm/comm.h"
+#include "comm/rendezvous.h"
 
 /* --- joining and leaving --- */
 
@@ -60,12 +61,14 @@ static ronda_status check_config(const ronda_config *config, rd_error *err)
         return rd_fail(err, RONDA_EINVAL, RONDA_ANY,
                        "ronda_init: struct_size is %zu; set it to sizeof(ronda_config), %zu",
                        config->struct_size, sizeof *config);
-    if (config && config->flags & ~(uint32_t)RONDA_PROGRESS_THREAD)
+    if (config && config->flags & ~(uint32_t)(RONDA_PROGRESS_THREAD | RONDA_INSECURE))
         return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "ronda_init: flags 0x%x are unknown",
                        config->flags);
-    if (transport && *transport && strcmp(transport, "shm") != 0)
+    if (transport && *transport && strcmp(transport, "shm") != 0 && strcmp(transport, "tcp") != 0 &&
+        strcmp(transport, "auto") != 0)
         return rd_fail(err, RONDA_EUNSUPPORTED, RONDA_ANY,
-                       "there is no transport '%s' between processes; this version has 'shm'",
+                       "there is no transport '%s' between processes; this version has 'shm' and "
+                       "'tcp', and 'auto' picks one",
                        transport);
     if (config && config->tuning)
         return rd_fail(err, RONDA_EUNSUPPORTED, RONDA_ANY,
@@ -77,7 +80,8 @@ static ronda_status open_process(const rd_joining *joining, const rd_settings *s
                                  ronda_comm **out, rd_error *err)
 {
     rd_link *link;
-    ronda_status status = rd_bootstrap(joining, &link, err);
+    ronda_status status =
+        joining->hosts ? rd_open_hosts(joining, &link, err) : rd_bootstrap(joining, &link, err);
     if (status)
         return status;
     status = rd_comm_open(link, settings, NULL, out, err);

@@ -56,17 +56,9 @@ typedef struct {
     rd_error *err;
 } guest;
 
-static void where(const rd_address *a, char *text, size_t capacity)
-{
-    if (a->kind == RD_ADDRESS_TCP)
-        snprintf(text, capacity, "%s:%u", a->host, a->port);
-    else
-        snprintf(text, capacity, "file:%s", a->path);
-}
-
 static ronda_status connect_until(const guest *g, const rd_address *a, int *fd)
 {
-    char place[128];
+    char place[280];
     for (;;) {
         *fd = rd_socket_connect(a);
         if (*fd >= 0)
@@ -76,7 +68,7 @@ static ronda_status connect_until(const guest *g, const rd_address *a, int *fd)
             return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: no socket: %s", g->j->rank,
                            strerror(why));
         if (rd_now_ns() >= g->until_ns) {
-            where(a, place, sizeof place);
+            rd_address_text(a, place, sizeof place);
             return rd_fail(g->err, RONDA_ETIMEOUT, 0, "rank %u: no rank 0 at %s within %.3g s: %s",
                            g->j->rank, place, (double)g->j->timeout_ns / 1e9, strerror(why));
         }

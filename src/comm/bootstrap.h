@@ -10,6 +10,9 @@ typedef struct {
     rd_address address;
     const char *key; /* NULL: none */
     uint64_t timeout_ns;
+    bool hosts;             /* they meet as ranks of several hosts (rendezvous.c) */
+    bool insecure;          /* strangers may come in when there is no key */
+    const char *interfaces; /* RONDA_IFACE, or NULL */
 } rd_joining;
 
 /* Joins the world.  One deadline for all of it; the error names the ranks that did not come. */

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "comm/bootstrap.h"
+#include "comm/environment.h"
 #include "engine/mail.h"
 #include "plan/choose.h"
 
@@ -113,7 +114,6 @@ typedef struct {
 
 /* settings.c: config, then environment, then defaults. */
 ronda_status rd_settings_read(const ronda_config *config, rd_settings *out, rd_error *err);
-enum { RD_MOST_PROCESSES = 1024 };
 ronda_status rd_world_read(const ronda_config *config, const rd_settings *settings, rd_joining *out,
                            rd_error *err);
 

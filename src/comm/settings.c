@@ -1,10 +1,10 @@
 /* settings.c: what the caller said, else the environment, else the default. */
 #include <ctype.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/comm.h"
+#include "comm/environment.h"
 
 static const uint64_t DEFAULT_TIMEOUT_NS = 60000000000u;
 
@@ -85,50 +85,53 @@ ronda_status rd_settings_read(const ronda_config *config, rd_settings *out, rd_e
     return algo ? read_forced(algo, out, err) : RONDA_OK;
 }
 
-/* A variable that is a number below `limit`; *out stays as it is if the variable is not set. */
-static ronda_status read_number(const char *name, uint32_t limit, uint32_t *out, bool *found,
-                                rd_error *err)
-{
-    const char *text = getenv(name);
-    char *end;
-    if (!text || !*text)
-        return RONDA_OK;
-    errno = 0;
-    const unsigned long n = strtoul(text, &end, 10);
-    if (!isdigit((unsigned char)*text) || *end || errno || n >= limit)
-        return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "%s=%s is not a number below %u", name, text,
-                       limit);
-    *out = (uint32_t)n;
-    *found = true;
-    return RONDA_OK;
-}
-
 static const char *text_or(const char *said, const char *variable)
 {
     const char *text = said ? said : getenv(variable);
     return text && *text ? text : NULL;
 }
 
-static ronda_status read_place(const ronda_config *config, rd_joining *out, rd_error *err)
+/* Who this is: as the caller says, else RONDA_RANK and RONDA_SIZE, else what a launcher says. */
+static ronda_status read_numbers(const ronda_config *config, rd_joining *out, rd_launch *launch,
+                                 bool *has_rank, rd_error *err)
 {
-    bool has_size = false, has_rank = false;
-    out->size = 1;
+    const char *transport = text_or(config ? config->transport : NULL, "RONDA_TRANSPORT");
+    bool has_size = false;
     if (config && config->size) {
         out->size = config->size;
         out->rank = config->rank;
-        has_rank = true;
-    } else {
-        ronda_status status =
-            read_number("RONDA_SIZE", RD_MOST_PROCESSES + 1, &out->size, &has_size, err);
-        if (!status)
-            status = read_number("RONDA_RANK", RD_MOST_PROCESSES, &out->rank, &has_rank, err);
-        if (status)
-            return status;
-        if (config && config->rank) {
-            out->rank = config->rank;
-            has_rank = true;
-        }
+        *has_rank = true;
+        return RONDA_OK;
     }
+    ronda_status status =
+        rd_environment_number("RONDA_SIZE", RD_MOST_PROCESSES + 1, &out->size, &has_size, err);
+    if (!status)
+        status = rd_environment_number("RONDA_RANK", RD_MOST_PROCESSES, &out->rank, has_rank, err);
+    if (status)
+        return status;
+    if (config && config->rank) {
+        out->rank = config->rank;
+        *has_rank = true;
+    }
+    if (has_size || *has_rank)
+        return RONDA_OK;
+    status = rd_environment_read(transport && strcmp(transport, "tcp") == 0, launch, err);
+    if (!status && launch->launcher) {
+        out->size = launch->size;
+        out->rank = launch->rank;
+        *has_rank = true;
+    }
+    return status;
+}
+
+static ronda_status read_place(const ronda_config *config, rd_joining *out, rd_launch *launch,
+                               rd_error *err)
+{
+    bool has_rank = false;
+    out->size = 1;
+    const ronda_status status = read_numbers(config, out, launch, &has_rank, err);
+    if (status)
+        return status;
     if (out->size == 0)
         return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "RONDA_SIZE=0: a world has at least one rank");
     if (out->size > RD_MOST_PROCESSES)
@@ -144,11 +147,34 @@ static ronda_status read_place(const ronda_config *config, rd_joining *out, rd_e
     return RONDA_OK;
 }
 
+/* By which transport: as said, or by what the address can mean. */
+static ronda_status read_transport(const ronda_config *config, rd_joining *out, rd_error *err)
+{
+    const char *name = text_or(config ? config->transport : NULL, "RONDA_TRANSPORT");
+    const char *insecure = getenv("RONDA_INSECURE");
+    const bool here = out->address.kind == RD_ADDRESS_FILE || rd_address_is_loopback(&out->address);
+    out->hosts = name && strcmp(name, "auto") != 0 ? strcmp(name, "tcp") == 0 : !here;
+    if (!out->hosts && !here)
+        return rd_fail(
+            err, RONDA_EUNSUPPORTED, RONDA_ANY,
+            "RONDA_TRANSPORT=shm joins ranks of one host: RONDA_ADDR must be file:PATH or "
+            "127.0.0.1:PORT, not %s:%u",
+            out->address.host, out->address.port);
+    out->insecure = config && config->flags & RONDA_INSECURE;
+    if (insecure && strcmp(insecure, "1") == 0)
+        out->insecure = true;
+    else if (insecure && *insecure && strcmp(insecure, "0") != 0)
+        return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "RONDA_INSECURE=%s is not 0 or 1", insecure);
+    out->interfaces = text_or(NULL, "RONDA_IFACE");
+    return RONDA_OK;
+}
+
 ronda_status rd_world_read(const ronda_config *config, const rd_settings *settings, rd_joining *out,
                            rd_error *err)
 {
     *out = (rd_joining){0};
-    const ronda_status status = read_place(config, out, err);
+    rd_launch launch = {0};
+    ronda_status status = read_place(config, out, &launch, err);
     if (status)
         return status;
     out->key = text_or(config ? config->key : NULL, "RONDA_KEY");
@@ -157,10 +183,19 @@ ronda_status rd_world_read(const ronda_config *config, const rd_settings *settin
     const char *address = text_or(config ? config->addr : NULL, "RONDA_ADDR");
     if (out->size == 1)
         return RONDA_OK;
+    if (!address && launch.address[0])
+        address = launch.address;
+    if (!address && launch.launcher)
+        return rd_fail(
+            err, RONDA_EINVAL, RONDA_ANY,
+            "rank %u of %u: %s does not say where rank 0 is: set %s of rank 0's host, the "
+            "same for all ranks",
+            out->rank, out->size, launch.launcher, launch.need);
     if (!address)
         return rd_fail(
             err, RONDA_EINVAL, RONDA_ANY,
-            "rank %u of %u: RONDA_ADDR is not set (file:PATH or 127.0.0.1:PORT, the same for all ranks)",
+            "rank %u of %u: RONDA_ADDR is not set (file:PATH or HOST:PORT of rank 0, the same for all ranks)",
             out->rank, out->size);
-    return rd_address_read(address, &out->address, err);
+    status = rd_address_read(address, &out->address, err);
+    return status ? status : read_transport(config, out, err);
 }

@@ -2,12 +2,11 @@
 #include "comm/socket.h"
 
 #include "base/clock.h"
+#include "comm/ip.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -17,6 +16,18 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+/* Numbers and points alone are an address, which must be a whole one; else letters, digits, - . and _. */
+static bool is_host(const char *host)
+{
+    rd_ip ip;
+    if (strspn(host, "0123456789.") == strlen(host))
+        return rd_ip_read(host, &ip);
+    for (const char *c = host; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("-._", *c))
+            return false;
+    return true;
+}
 
 ronda_status rd_address_read(const char *text, rd_address *out, rd_error *err)
 {
@@ -34,22 +45,38 @@ ronda_status rd_address_read(const char *text, rd_address *out, rd_error *err)
     char *end = "?"; /* strtoul() takes blanks and signs; a port has none */
     const bool digits = colon && isdigit((unsigned char)colon[1]);
     const unsigned long port = digits ? strtoul(colon + 1, &end, 10) : 0;
-    const size_t length = colon ? (size_t)(colon - text) : 0;
+    size_t length = colon ? (size_t)(colon - text) : 0;
     if (*end || port == 0 || port > 65535 || length == 0 || length >= sizeof out->host)
         return rd_fail(err, RONDA_EINVAL, RONDA_ANY,
-                       "RONDA_ADDR=%s: write file:PATH or 127.0.0.1:PORT", text);
+                       "RONDA_ADDR=%s: write HOST:PORT, [IPV6]:PORT or file:PATH", text);
+    const bool brackets = *text == '[' && colon[-1] == ']';
+    text += brackets;
+    length -= 2 * (size_t)brackets;
     out->kind = RD_ADDRESS_TCP;
     memcpy(out->host, text, length);
     out->port = (uint16_t)port;
+    rd_ip ip;
+    if (brackets ? !rd_ip_read(out->host, &ip) || ip.family != 6 : !is_host(out->host))
+        return rd_fail(err, RONDA_EINVAL, RONDA_ANY,
+                       "RONDA_ADDR=%s: '%s' is no name and no address of a host%s", text - brackets,
+                       out->host, strchr(out->host, ':') ? " (write IPv6 like [::1]:PORT)" : "");
     if (strcmp(out->host, "localhost") == 0)
         memcpy(out->host, "127.0.0.1", 10);
-    struct in_addr loopback;
-    if (inet_pton(AF_INET, out->host, &loopback) != 1 || (ntohl(loopback.s_addr) >> 24) != 127)
-        return rd_fail(
-            err, RONDA_EUNSUPPORTED, RONDA_ANY,
-            "RONDA_ADDR=%s: this version joins ranks of one machine: use 127.0.0.1:PORT or file:PATH",
-            text);
     return RONDA_OK;
+}
+
+bool rd_address_is_loopback(const rd_address *a)
+{
+    rd_ip ip;
+    return a->kind == RD_ADDRESS_TCP && rd_ip_read(a->host, &ip) && rd_ip_is_loopback(&ip);
+}
+
+void rd_address_text(const rd_address *a, char *text, size_t capacity)
+{
+    if (a->kind == RD_ADDRESS_TCP)
+        rd_ip_with_port(a->host, a->port, text, capacity);
+    else
+        snprintf(text, capacity, "file:%s", a->path);
 }
 
 static socklen_t unix_name(const rd_address *a, struct sockaddr_un *out)
@@ -62,29 +89,33 @@ static socklen_t unix_name(const rd_address *a, struct sockaddr_un *out)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + (a->path[0] != '@'));
 }
 
-static struct sockaddr_in tcp_name(const rd_address *a)
+/* How the system wants the address: a unix socket's, or that of a host's own loopback. */
+static socklen_t name_of(const rd_address *a, struct sockaddr_storage *out)
 {
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons(a->port)};
-    inet_pton(AF_INET, a->host, &name.sin_addr);
-    return name;
+    rd_ip ip = {.family = 4};
+    struct sockaddr_un path;
+    if (a->kind == RD_ADDRESS_TCP) {
+        rd_ip_read(a->host, &ip);
+        return rd_ip_sockaddr(&ip, a->port, out);
+    }
+    const socklen_t length = unix_name(a, &path);
+    memcpy(out, &path, sizeof path);
+    return length;
 }
 
-static int new_socket(const rd_address *a)
+static int new_socket(const struct sockaddr_storage *name)
 {
-    return socket(a->kind == RD_ADDRESS_TCP ? AF_INET : AF_UNIX,
-                  SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    return socket(name->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
 int rd_socket_connect(const rd_address *a)
 {
-    struct sockaddr_un path;
-    const struct sockaddr_in name = tcp_name(a);
-    const int fd = new_socket(a);
+    struct sockaddr_storage name;
+    const socklen_t length = name_of(a, &name);
+    const int fd = new_socket(&name);
     if (fd < 0)
         return -1;
-    const int failed = a->kind == RD_ADDRESS_TCP
-                           ? connect(fd, (const struct sockaddr *)&name, sizeof name)
-                           : connect(fd, (const struct sockaddr *)&path, unix_name(a, &path));
+    const int failed = connect(fd, (const struct sockaddr *)&name, length);
     if (!failed || errno == EINPROGRESS)
         return fd;
     const int why = errno;
@@ -108,18 +139,15 @@ static void remove_stale(const rd_address *a)
 
 int rd_socket_listen(const rd_address *a, rd_error *err)
 {
-    struct sockaddr_un path;
-    const struct sockaddr_in name = tcp_name(a);
+    struct sockaddr_storage name;
+    const socklen_t length = name_of(a, &name);
     const int one = 1;
     if (a->kind == RD_ADDRESS_FILE)
         remove_stale(a);
-    const int fd = new_socket(a);
+    const int fd = new_socket(&name);
     if (fd >= 0 && a->kind == RD_ADDRESS_TCP)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    const int failed = fd < 0 ? -1
-                       : a->kind == RD_ADDRESS_TCP
-                           ? bind(fd, (const struct sockaddr *)&name, sizeof name)
-                           : bind(fd, (const struct sockaddr *)&path, unix_name(a, &path));
+    const int failed = fd < 0 ? -1 : bind(fd, (const struct sockaddr *)&name, length);
     if (!failed && listen(fd, SOMAXCONN) == 0)
         return fd;
     const int why = errno;

@@ -8,12 +8,15 @@
 typedef struct {
     enum { RD_ADDRESS_FILE, RD_ADDRESS_TCP } kind;
     char path[108]; /* file: a unix socket's path; begins with '@': an abstract name */
-    char host[64];  /* tcp */
+    char host[256]; /* tcp: a name, or an address without brackets */
     uint16_t port;
 } rd_address;
 
-/* "file:PATH", "127.0.0.1:1234" */
+/* "file:PATH", "127.0.0.1:1234", "[::1]:1234", "node7:1234" */
 ronda_status rd_address_read(const char *text, rd_address *out, rd_error *err);
+bool rd_address_is_loopback(const rd_address *address); /* tcp: only this host can reach it */
+/* As it is written */
+void rd_address_text(const rd_address *address, char *text, size_t capacity);
 
 int rd_socket_listen(const rd_address *address, rd_error *err); /* -1: err says why */
 int rd_socket_connect(const rd_address *address);               /* -1: errno says why */

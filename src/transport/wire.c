@@ -211,3 +211,155 @@ void rd_cause_unpack(const uint8_t bytes[RD_CAUSE], rd_error *e)
     if (e->status > RONDA_ETIMEOUT || e->status < RONDA_EINTERNAL || !e->message[0])
         rd_fail(e, RONDA_EPEER, RONDA_ANY, "a rank said that the world has failed, but not why");
 }
+
+/* --- ranks of several hosts, while they gather --- */
+
+enum {
+    AT_NOTE_FEATURES = 16,
+    AT_NOTE_RANK = 20,
+    AT_NOTE_PEER = 24,
+    AT_NOTE_SIZE = 28,
+    AT_NOTE_NUMBER = 32,
+    AT_NOTE_BYTES = 36,
+    AT_NOTE_JOB = 40,
+    AT_NOTE_MAC = 48
+};
+_Static_assert(AT_NOTE_MAC + 32 == RD_NOTE_HEAD, "a head is its fields");
+
+void rd_note_pack(const rd_note *n, uint8_t bytes[RD_NOTE_HEAD])
+{
+    memcpy(bytes, MAGIC, sizeof MAGIC);
+    put(bytes + AT_VERSION, RD_WIRE_VERSION);
+    put(bytes + AT_KIND, n->kind);
+    put(bytes + AT_NOTE_FEATURES, n->features);
+    put(bytes + AT_NOTE_RANK, n->rank);
+    put(bytes + AT_NOTE_PEER, n->peer);
+    put(bytes + AT_NOTE_SIZE, n->size);
+    put(bytes + AT_NOTE_NUMBER, (uint32_t)n->number);
+    put(bytes + AT_NOTE_BYTES, n->bytes);
+    put64(bytes + AT_NOTE_JOB, n->job);
+    memcpy(bytes + AT_NOTE_MAC, n->mac, sizeof n->mac);
+}
+
+static bool body_fits(const rd_note *n, uint32_t size)
+{
+    switch (n->kind) {
+    case RD_NOTE_HELLO:
+    case RD_NOTE_CHALLENGE:
+        return n->bytes == 32;
+    case RD_NOTE_WELCOME:
+    case RD_NOTE_PLACE:
+        return n->bytes == RD_PLACE;
+    case RD_NOTE_TABLE:
+        return n->bytes == (uint64_t)size * RD_PLACE;
+    case RD_NOTE_REJECT:
+        return n->bytes <= RD_NOTE_BODY;
+    default:
+        return n->bytes == 0;
+    }
+}
+
+rd_note_verdict rd_note_unpack(const uint8_t bytes[RD_NOTE_HEAD], uint32_t size, rd_note *n)
+{
+    if (memcmp(bytes, MAGIC, sizeof MAGIC) != 0)
+        return RD_NOTE_FOREIGN;
+    *n = (rd_note){.version = get(bytes + AT_VERSION)};
+    if (n->version != RD_WIRE_VERSION)
+        return RD_NOTE_VERSION;
+    const uint32_t kind = get(bytes + AT_KIND);
+    if (kind >= RD_HELLO && kind <= RD_LAST_KIND)
+        return RD_NOTE_FRAME;
+    n->kind = kind;
+    n->features = get(bytes + AT_NOTE_FEATURES);
+    n->rank = get(bytes + AT_NOTE_RANK);
+    n->peer = get(bytes + AT_NOTE_PEER);
+    n->size = get(bytes + AT_NOTE_SIZE);
+    n->number = (int32_t)get(bytes + AT_NOTE_NUMBER);
+    n->bytes = get(bytes + AT_NOTE_BYTES);
+    n->job = get64(bytes + AT_NOTE_JOB);
+    memcpy(n->mac, bytes + AT_NOTE_MAC, sizeof n->mac);
+    return kind >= RD_NOTE_HELLO && kind <= RD_LAST_NOTE && body_fits(n, size) ? RD_NOTE_OK
+                                                                               : RD_NOTE_FOREIGN;
+}
+
+bool rd_note_begins(const uint8_t *bytes, size_t have)
+{
+    return memcmp(bytes, MAGIC, have < sizeof MAGIC ? have : sizeof MAGIC) == 0;
+}
+
+void rd_note_text(const uint8_t *body, uint32_t bytes, char text[RD_NOTE_BODY + 1])
+{
+    const uint32_t length = bytes < RD_NOTE_BODY ? bytes : RD_NOTE_BODY;
+    for (uint32_t i = 0; i < length; i++)
+        text[i] = body[i] < ' ' || body[i] > '~' ? '?' : (char)body[i];
+    text[length] = 0;
+}
+
+enum {
+    AT_PLACE_PID = 8,
+    AT_PLACE_CPUS = 12,
+    AT_PLACE_PORT = 16,
+    AT_PLACE_COUNT = 18,
+    AT_PLACE_NAME = 20,
+    AT_PLACE_IPS = AT_PLACE_NAME + RD_HOST_NAME,
+    IP_BYTES = 24
+};
+_Static_assert(AT_PLACE_IPS + RD_ADDRESSES * IP_BYTES == RD_PLACE, "a place is its fields");
+
+void rd_place_pack(const rd_place *p, uint8_t bytes[RD_PLACE])
+{
+    memset(bytes, 0, RD_PLACE);
+    put64(bytes, p->host);
+    put(bytes + AT_PLACE_PID, (uint32_t)p->pid);
+    put(bytes + AT_PLACE_CPUS, p->cpus);
+    bytes[AT_PLACE_PORT] = (uint8_t)p->port;
+    bytes[AT_PLACE_PORT + 1] = (uint8_t)(p->port >> 8);
+    bytes[AT_PLACE_COUNT] = p->count;
+    memcpy(bytes + AT_PLACE_NAME, p->name, strnlen(p->name, RD_HOST_NAME - 1));
+    for (uint32_t i = 0; i < p->count && i < RD_ADDRESSES; i++) {
+        uint8_t *to = bytes + AT_PLACE_IPS + i * IP_BYTES;
+        to[0] = p->at[i].family;
+        put(to + 4, p->at[i].scope);
+        memcpy(to + 8, p->at[i].bytes, p->at[i].family == 4 ? 4 : 16);
+    }
+}
+
+static bool ip_unpack(const uint8_t *bytes, rd_ip *ip)
+{
+    *ip = (rd_ip){.family = bytes[0], .scope = get(bytes + 4)};
+    if (ip->family != 4 && ip->family != 6)
+        return false;
+    memcpy(ip->bytes, bytes + 8, ip->family == 4 ? 4 : 16);
+    return ip->family == 6 || ip->scope == 0;
+}
+
+static bool is_name(const char name[RD_HOST_NAME])
+{
+    const size_t length = strnlen(name, RD_HOST_NAME);
+    for (size_t i = 0; i < length; i++)
+        if (name[i] <= ' ' || name[i] > '~')
+            return false;
+    return length > 0 && length < RD_HOST_NAME;
+}
+
+bool rd_place_unpack(const uint8_t bytes[RD_PLACE], rd_place *p)
+{
+    uint8_t again[RD_PLACE];
+    rd_place made = {.host = get64(bytes),
+                     .pid = (int32_t)get(bytes + AT_PLACE_PID),
+                     .cpus = get(bytes + AT_PLACE_CPUS),
+                     .port = (uint16_t)(bytes[AT_PLACE_PORT] | bytes[AT_PLACE_PORT + 1] << 8),
+                     .count = bytes[AT_PLACE_COUNT]};
+    memcpy(made.name, bytes + AT_PLACE_NAME, RD_HOST_NAME);
+    if (!is_name(made.name) || made.pid <= 0 || !made.cpus || !made.port || !made.count ||
+        made.count > RD_ADDRESSES)
+        return false;
+    for (uint32_t i = 0; i < made.count; i++)
+        if (!ip_unpack(bytes + AT_PLACE_IPS + i * IP_BYTES, &made.at[i]))
+            return false;
+    rd_place_pack(&made, again);
+    if (memcmp(bytes, again, RD_PLACE) != 0) /* something stands where nothing belongs */
+        return false;
+    *p = made;
+    return true;
+}

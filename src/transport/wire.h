@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "transport/place.h"
 
 enum { RD_FRAME = 336, RD_FRAME_TEXT = 240, RD_WIRE_VERSION = 1 };
 
@@ -99,5 +100,59 @@ void rd_news_unpack(const uint8_t bytes[RD_NEWS_ITEM], rd_news *n);
 enum { RD_CAUSE = 24 + sizeof((rd_error *)0)->message };
 void rd_cause_pack(const rd_error *e, uint8_t bytes[RD_CAUSE]);
 void rd_cause_unpack(const uint8_t bytes[RD_CAUSE], rd_error *e); /* always one to show to people */
+
+/* --- ranks of several hosts, while they gather (comm/rendezvous.c) ---
+ *
+ * A note is a head of RD_NOTE_HEAD bytes and a body, little-endian:
+ *
+ *     magic 8 | version 4 | kind 4 | features 4 | rank 4 | peer 4 | size 4 | number 4 | bytes 4 |
+ *     job 8 | mac 32 | body
+ *
+ * magic, version and kind stand where a frame has them, so each can tell the other by its kind.  A place
+ * is RD_PLACE bytes and has one way to be written:
+ *
+ *     host 8 | pid 4 | cpus 4 | port 2 | count 1 | zero 1 | name 64 | 8 times family 1, zero 3, scope 4, bytes 16
+ */
+enum {
+    RD_NOTE_HEAD = 80,
+    RD_NOTE_BODY = 480, /* the longest, apart from tables */
+    RD_PLACE = 84 + RD_ADDRESSES * 24
+};
+
+enum {
+    RD_NOTE_HELLO = 65, /* rank: who calls, peer: whom; size; number: has a key; job, or 0; nonce */
+    RD_NOTE_CHALLENGE,  /* nonce of whom was called */
+    RD_NOTE_PROOF,      /* from here on each note has a mac over both nonces and itself */
+    RD_NOTE_WELCOME,    /* the place of whom was called; job */
+    RD_NOTE_PLACE,      /* the place of who calls */
+    RD_NOTE_NOTED,      /* number: 1: stay, 0: hang up and wait to be called */
+    RD_NOTE_TABLE,      /* all places */
+    RD_NOTE_READY,
+    RD_NOTE_GO,
+    RD_NOTE_REJECT, /* text: why; number: status; peer: whom it is about */
+    RD_LAST_NOTE = RD_NOTE_REJECT
+};
+
+typedef struct {
+    uint32_t version, kind, features, rank, peer, size;
+    int32_t number;
+    uint32_t bytes; /* of the body */
+    uint64_t job;
+    uint8_t mac[32];
+} rd_note;
+
+/* FOREIGN: not ronda's, or not of a world of `size`; VERSION: of another version; FRAME: of ranks that share
+ * memory.  Only RD_NOTE_OK fills in more than the version. */
+typedef enum { RD_NOTE_OK, RD_NOTE_FOREIGN, RD_NOTE_VERSION, RD_NOTE_FRAME } rd_note_verdict;
+
+void rd_note_pack(const rd_note *note, uint8_t bytes[RD_NOTE_HEAD]);
+rd_note_verdict rd_note_unpack(const uint8_t bytes[RD_NOTE_HEAD], uint32_t size, rd_note *note);
+/* Can what begins so become a note, or a frame? */
+bool rd_note_begins(const uint8_t *bytes, size_t have);
+/* The text of a body, for people: ends with a zero, and is one line. */
+void rd_note_text(const uint8_t *body, uint32_t bytes, char text[RD_NOTE_BODY + 1]);
+
+void rd_place_pack(const rd_place *place, uint8_t bytes[RD_PLACE]);
+bool rd_place_unpack(const uint8_t bytes[RD_PLACE], rd_place *place); /* false: it cannot be one */
 
 #endif

@@ -1,0 +1,58 @@
+/* session.h: two ranks of different hosts in conversation, while the world gathers.
+ *
+ *     caller                                       who was called
+ *       | --- hello: rank, size, job; nonce ---------> |
+ *       | <-- challenge: nonce ----------------------- |   or reject: why
+ *       | --- proof ---------------------------------> |
+ *       | <-- welcome: its place --------------------- |   or reject
+ *       |        ... what they have to say ...         |
+ *
+ * From the proof on each note carries a mac of the job's key over both nonces, its number and direction, and
+ * all of itself: notes cannot be made, changed, repeated or left out by others.  Without a key there are none. */
+#ifndef RD_SESSION_H
+#define RD_SESSION_H
+
+#include "base/error.h"
+#include "transport/wire.h"
+
+typedef struct {
+    int fd; /* -1: closed */
+    bool caller;
+    bool keyed;  /* both nonces are known: notes carry macs */
+    bool proven; /* the other side has shown that it knows the key */
+    const char *key;
+    uint32_t size; /* of the world */
+    uint8_t nonces[2][32];
+    uint64_t said, heard; /* notes with a mac */
+    uint8_t head[RD_NOTE_HEAD], body[RD_NOTE_BODY];
+    uint8_t *table; /* the owner's, where a table goes; NULL: none is awaited */
+    size_t have;    /* bytes of the note that comes in */
+} rd_session;
+
+/* PART: not all of it is there yet; NOTE: *note is, its body in session->body or ->table; the others: the
+ * session is over. */
+typedef enum {
+    RD_HEARD_PART,
+    RD_HEARD_NOTE,
+    RD_HEARD_END,
+    RD_HEARD_FOREIGN,
+    RD_HEARD_VERSION,
+    RD_HEARD_FRAME, /* of ranks that share memory */
+    RD_HEARD_FORGED /* its mac is wrong */
+} rd_heard;
+
+rd_session rd_session_open(int fd, bool caller, const char *key, uint32_t size);
+void rd_session_close(rd_session *session);
+rd_heard rd_session_hear(rd_session *session, rd_note *note); /* does not wait */
+/* Waits for a whole note; PART: the deadline has come. */
+rd_heard rd_session_await(rd_session *session, uint64_t until_ns, rd_note *note);
+bool rd_session_say(rd_session *session, const rd_note *note, const void *body, uint64_t until_ns);
+/* Says why not, without waiting for long, and closes. */
+void rd_session_reject(rd_session *session, ronda_status status, uint32_t peer, const char *text);
+/* What a rejection said, as this rank's own error. */
+ronda_status rd_session_rejected(const rd_session *session, const rd_note *note, rd_error *err);
+
+/* Until the socket is ready for these events of poll(); false: the deadline. */
+bool rd_await_socket(int fd, short events, uint64_t until_ns);
+
+#endif
