@@ -84,7 +84,7 @@ static bool push_one(rd_engine *e, rd_way *w, rd_parcel *p)
 {
     const rd_transport *t = e->transport;
     const bool is_short = p->mark >> 56 == SHORT;
-    if (p->mark >> 56 == GOODS && !p->taken && t->lends(e->link, p->data, p->bytes)) {
+    if (p->mark >> 56 == GOODS && !p->taken && t->lends(w->port, p->data, p->bytes)) {
         if (!t->can_send(w->port))
             return false;
         t->lend(w->port, &(rd_loan){.data = p->data, .bytes = p->bytes, .mark = p->mark});

@@ -95,6 +95,20 @@ void rd_tcp_note(tcp_link *l, uint32_t rank, const rd_record *call)
     }
 }
 
+void rd_tcp_know(rd_link *link, uint32_t rank, const rd_presence *p, const rd_record *call)
+{
+    tcp_link *l = rd_tcp_link(link);
+    tcp_known *k = &l->known[rank];
+    pthread_mutex_lock(&l->world->lock);
+    rd_tcp_note(l, rank, call);
+    k->sequence = p->sequence;
+    k->inside = p->inside;
+    k->posted = p->posted;
+    k->awaits = p->awaits + 1;
+    k->heard_ns = p->heard_ns;
+    pthread_mutex_unlock(&l->world->lock);
+}
+
 rd_presence rd_tcp_presence(rd_link *link, uint32_t peer)
 {
     const tcp_link *l = rd_tcp_link(link);

@@ -170,6 +170,8 @@ struct tcp_world {
     uint64_t parts; /* that this rank has made */
     _Atomic uint32_t goodbyes;
     bool crowded;
+    void (*wait)(void *context, uint32_t idle, uint64_t until_ns); /* instead of its own */
+    void *wait_context;
     char *pool[RD_POOLS]; /* buffers of 2^(8+i) bytes that nobody uses */
 };
 
