@@ -2,6 +2,7 @@
  *
  * Random colors and keys, split again and again, with random calls on all of them, blocking and not, in an
  * order of each rank's own as far as that is allowed; closed in any order; as threads and processes. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,9 +261,23 @@ TEST(waiting_for_one_moves_the_others)
 typedef struct {
     int deed;
     ronda_comm *worlds[4];
+    _Atomic uint64_t steps;
 } failing;
 
-static void fail_part(const failing *s, ronda_comm *world, uint32_t rank)
+/* One more rank has come so far. */
+static void step(_Atomic uint64_t *steps)
+{
+    atomic_fetch_add(steps, 1);
+}
+
+/* Until so many have; the test's deadline bounds it. */
+static void until(const _Atomic uint64_t *steps, uint64_t count)
+{
+    while (atomic_load(steps) < count)
+        sleep_ms(1);
+}
+
+static void fail_part(int deed, ronda_comm *world, uint32_t rank, _Atomic uint64_t *steps)
 {
     ronda_comm *part = NULL;
     uint32_t word = rank;
@@ -272,26 +287,29 @@ static void fail_part(const failing *s, ronda_comm *world, uint32_t rank)
               word == (rank < 2 ? 1 : 5),
           "%s", ronda_last_error(part));
     CHECK(ronda_barrier(world) == RONDA_OK, "%s", ronda_last_error(world));
+    step(steps);
     if (rank == 3) {
-        sleep_ms(100); /* the others are out of the barrier */
-        if (s->deed == 0) {
+        until(steps, 4); /* all are out of the barrier */
+        if (deed == 0) {
             CHECK(ronda_close(part) == RONDA_OK, "close");
-            sleep_ms(300);
+            until(steps, 5); /* rank 2 has missed it */
             CHECK(ronda_barrier(world) == RONDA_OK, "%s", ronda_last_error(world));
             return;
         }
-        if (s->deed == 1)
+        if (deed == 1)
             ronda_abort(world, "enough");
         else
             _exit(0);
     }
     const double start = seconds_now();
     ronda_status status = ronda_barrier(part);
-    if (s->deed == 0) {
+    if (deed == 0) {
         CHECK(status == (rank < 2 ? RONDA_OK : RONDA_EPEER), "rank %u: %s", rank,
               ronda_last_error(part));
+        if (rank == 2)
+            step(steps);
         CHECK(ronda_barrier(world) == RONDA_OK, "rank %u: %s", rank, ronda_last_error(world));
-    } else if (s->deed == 1) {
+    } else if (deed == 1) {
         while (!status && seconds_now() < start + 5)
             status = ronda_barrier(part);
         CHECK(status == RONDA_EABORTED && strstr(ronda_last_error(part), "enough"), "rank %u: %s",
@@ -311,15 +329,16 @@ static void fail_part(const failing *s, ronda_comm *world, uint32_t rank)
 static void run_failing(void *context, uint32_t rank)
 {
     failing *s = context;
-    fail_part(s, s->worlds[rank], rank);
+    fail_part(s->deed, s->worlds[rank], rank, &s->steps);
 }
 
 static int process_failing(job *j, uint32_t rank)
 {
+    const failing *s = j->context;
     ronda_comm *comm = job_join(j, rank);
     if (!comm)
         return 1;
-    fail_part(j->context, comm, rank);
+    fail_part(s->deed, comm, rank, &j->shared->number[0]);
     CHECK(ronda_close(comm) == RONDA_OK, "close");
     return 0;
 }
