@@ -10,8 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "calls.h"
-
 job job_open(uint32_t size, int (*body)(job *j, uint32_t rank), const void *context)
 {
     static const char template[] = {'X', 'X', 'X', 'X', 'X', 'X', 0};
@@ -76,6 +74,37 @@ void job_close(job *j)
 {
     CHECK(rmdir(j->directory) == 0, "something was left in %s: %s", j->directory, strerror(errno));
     munmap(j->shared, sizeof *j->shared);
+}
+
+void job_run(uint32_t size, int (*body)(job *j, uint32_t rank), const void *context,
+             unsigned seconds)
+{
+    job j = job_open(size, body, context);
+    job_start(&j);
+    job_wait(&j, seconds);
+    for (uint32_t r = 0; r < size; r++)
+        CHECK(j.status[r] == 0, "rank %u of %u ended with 0x%x", r, size, (unsigned)j.status[r]);
+    job_close(&j);
+}
+
+typedef struct {
+    rank_fn *body;
+} play;
+
+static int play_rank(job *j, uint32_t rank)
+{
+    const play *p = j->context;
+    ronda_comm *comm = job_join(j, rank);
+    if (!comm)
+        return 1;
+    p->body(comm, rank);
+    CHECK(ronda_close(comm) == RONDA_OK, "rank %u of %u does not close well", rank, j->size);
+    return 0;
+}
+
+void job_play(uint32_t size, rank_fn *body, unsigned seconds)
+{
+    job_run(size, play_rank, &(play){body}, seconds);
 }
 
 ronda_comm *job_join(job *j, uint32_t rank)

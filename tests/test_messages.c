@@ -175,16 +175,6 @@ static int run_process(job *j, uint32_t rank)
     return 0;
 }
 
-static void run_job(uint32_t size, int (*body)(job *j, uint32_t rank), const void *context)
-{
-    job j = job_open(size, body, context);
-    job_start(&j);
-    job_wait(&j, 60);
-    for (uint32_t r = 0; r < size; r++)
-        CHECK(j.status[r] == 0, "rank %u ended with 0x%x", r, (unsigned)j.status[r]);
-    job_close(&j);
-}
-
 TEST(random_messages_of_processes)
 {
     rng r = rng_start();
@@ -192,7 +182,7 @@ TEST(random_messages_of_processes)
     for (uint32_t i = 0; i < (test_sanitized() ? 6 : 25) && !test_failed(); i++) {
         static exchange x;
         draw_exchange(&r, &x, 1 + (uint32_t)rng_below(&r, 5));
-        run_job(x.size, run_process, &x);
+        job_run(x.size, run_process, &x, 60);
     }
 }
 
@@ -243,29 +233,10 @@ static void run_rules(ronda_comm *comm, uint32_t rank)
     CHECK(ronda_barrier(comm) == RONDA_OK, "%s", ronda_last_error(comm));
 }
 
-static void thread_rules(void *context, uint32_t rank)
-{
-    run_rules(((ronda_comm **)context)[rank], rank);
-}
-
-static int process_rules(job *j, uint32_t rank)
-{
-    ronda_comm *comm = job_join(j, rank);
-    if (!comm)
-        return 1;
-    run_rules(comm, rank);
-    CHECK(ronda_close(comm) == RONDA_OK, "close");
-    return 0;
-}
-
 TEST(the_rules)
 {
-    ronda_comm *comms[2];
-    if (!world_open(2, NULL, comms))
-        return;
-    run_ranks(2, thread_rules, comms);
-    world_close(2, comms);
-    run_job(2, process_rules, NULL);
+    world_play(2, NULL, run_rules);
+    job_play(2, run_rules, 60);
 }
 
 /* --- the store --- */
@@ -319,7 +290,7 @@ static int flood(job *j, uint32_t rank)
 
 TEST(a_flood_is_held_back)
 {
-    run_job(2, flood, NULL);
+    job_run(2, flood, NULL, 60);
 }
 
 /* --- misuse and failure --- */
@@ -398,7 +369,7 @@ static int fail_alone(job *j, uint32_t rank)
 TEST(a_writer_that_is_gone)
 {
     for (int deed = 0; deed < 4; deed++)
-        run_job(2, fail_alone, &deed);
+        job_run(2, fail_alone, &deed, 60);
 }
 
 /* --- nobody stands in anybody's way --- */
@@ -449,19 +420,9 @@ static void run_ways(ronda_comm *world, uint32_t rank)
     CHECK(ronda_barrier(world) == RONDA_OK && ronda_close(part) == RONDA_OK, "close");
 }
 
-static int process_ways(job *j, uint32_t rank)
-{
-    ronda_comm *comm = job_join(j, rank);
-    if (!comm)
-        return 1;
-    run_ways(comm, rank);
-    CHECK(ronda_close(comm) == RONDA_OK, "close");
-    return 0;
-}
-
 TEST(nobody_stands_in_the_way)
 {
-    run_job(2, process_ways, NULL);
+    job_play(2, run_ways, 60);
 }
 
 /* Whoever only tests hears of a peer's death, too. */
@@ -489,5 +450,5 @@ static int test_only(job *j, uint32_t rank)
 
 TEST(a_test_notices_that_the_writer_died)
 {
-    run_job(2, test_only, NULL);
+    job_run(2, test_only, NULL, 60);
 }

@@ -156,12 +156,7 @@ TEST(random_programs_of_processes)
     test_deadline(300);
     for (uint32_t i = 0; i < (test_sanitized() ? 4 : 16) && !test_failed(); i++) {
         draw_calls(&r, &p, 1 + (uint32_t)rng_below(&r, i % 3 ? 5 : 9), 3000);
-        job j = job_open(p.size, run_process, &p);
-        job_start(&j);
-        job_wait(&j, 100);
-        for (uint32_t k = 0; k < p.size; k++)
-            CHECK(j.status[k] == 0, "rank %u ended with 0x%x", k, (unsigned)j.status[k]);
-        job_close(&j);
+        job_run(p.size, run_process, &p, 100);
         calls_free(p.calls, p.count);
     }
 }
@@ -171,9 +166,8 @@ TEST(random_programs_of_processes)
 enum { MANY = 300 };
 
 /* More than there are channels, and more than a queue holds; waited for from the last to the first. */
-static void run_many(void *context, uint32_t rank)
+static void run_many(ronda_comm *comm, uint32_t rank)
 {
-    ronda_comm *comm = ((ronda_comm **)context)[rank];
     static uint32_t data[3][MANY][2];
     ronda_request *requests[MANY + 1];
     for (uint32_t i = 0; i < MANY; i++) {
@@ -196,18 +190,13 @@ static void run_many(void *context, uint32_t rank)
 
 TEST(three_hundred_at_once)
 {
-    ronda_comm *comms[3];
-    if (!world_open(3, NULL, comms))
-        return;
-    run_ranks(3, run_many, comms);
-    world_close(3, comms);
+    world_play(3, NULL, run_many);
 }
 
 /* A plan is run over itself, on buffers of its own each time. */
-static void run_overlapping(void *context, uint32_t rank)
+static void run_overlapping(ronda_comm *comm, uint32_t rank)
 {
     enum { TIMES = 9, COUNT = 5000 };
-    ronda_comm *comm = ((ronda_comm **)context)[rank];
     float *data = malloc(TIMES * COUNT * sizeof *data);
     ronda_request *requests[TIMES];
     ronda_plan *plan = NULL;
@@ -243,11 +232,7 @@ static void run_overlapping(void *context, uint32_t rank)
 
 TEST(a_plan_runs_over_itself)
 {
-    ronda_comm *comms[3];
-    if (!world_open(3, NULL, comms))
-        return;
-    run_ranks(3, run_overlapping, comms);
-    world_close(3, comms);
+    world_play(3, NULL, run_overlapping);
 }
 
 /* --- misuse --- */
@@ -381,9 +366,8 @@ TEST(a_failure_with_requests_under_way)
 }
 
 /* A rank that has started a call and computes is named as such. */
-static void run_elsewhere(void *context, uint32_t rank)
+static void run_elsewhere(ronda_comm *comm, uint32_t rank)
 {
-    ronda_comm *comm = ((ronda_comm **)context)[rank];
     static float data[2][100000];
     ronda_request *request;
     static _Atomic int posted, failed;
@@ -404,11 +388,7 @@ static void run_elsewhere(void *context, uint32_t rank)
 
 TEST(a_rank_that_is_elsewhere)
 {
-    ronda_comm *comms[2];
-    if (!world_open(2, "allreduce=ring", comms))
-        return;
-    run_ranks(2, run_elsewhere, comms);
-    world_close(2, comms);
+    world_play(2, "allreduce=ring", run_elsewhere);
 }
 
 /* --- a thread that moves calls --- */
@@ -444,11 +424,6 @@ static void run_tended(ronda_comm *comm, uint32_t rank)
     free(data);
 }
 
-static void thread_tended(void *context, uint32_t rank)
-{
-    run_tended(((ronda_comm **)context)[rank], rank);
-}
-
 static int process_tended(job *j, uint32_t rank)
 {
     ronda_comm *comm = NULL;
@@ -466,22 +441,12 @@ static int process_tended(job *j, uint32_t rank)
 
 TEST(calls_move_by_themselves)
 {
-    ronda_comm *comms[3];
     setenv("RONDA_PROGRESS", "1", 1);
-    const bool open = world_open(3, "allreduce=ring", comms);
+    world_play(3, "allreduce=ring", run_tended);
     unsetenv("RONDA_PROGRESS");
-    if (!open)
-        return;
-    run_ranks(3, thread_tended, comms);
-    world_close(3, comms);
     setenv("RONDA_ALGO", "allreduce=ring", 1);
-    job j = job_open(3, process_tended, NULL);
-    job_start(&j);
+    job_run(3, process_tended, NULL, 60);
     unsetenv("RONDA_ALGO");
-    job_wait(&j, 60);
-    for (uint32_t k = 0; k < 3; k++)
-        CHECK(j.status[k] == 0, "rank %u ended with 0x%x", k, (unsigned)j.status[k]);
-    job_close(&j);
 }
 
 TEST(random_programs_with_a_thread_each)

@@ -198,16 +198,6 @@ static int run_process(job *j, uint32_t rank)
     return 0;
 }
 
-static void run_job(uint32_t size, int (*body)(job *j, uint32_t rank), const void *context)
-{
-    job j = job_open(size, body, context);
-    job_start(&j);
-    job_wait(&j, 60);
-    for (uint32_t r = 0; r < size; r++)
-        CHECK(j.status[r] == 0, "rank %u ended with 0x%x", r, (unsigned)j.status[r]);
-    job_close(&j);
-}
-
 TEST(random_splits_of_processes)
 {
     rng r = rng_start();
@@ -215,16 +205,16 @@ TEST(random_splits_of_processes)
     for (uint32_t i = 0; i < (test_sanitized() ? 5 : 20) && !test_failed(); i++) {
         static forest f;
         draw_forest(&r, &f, 1 + (uint32_t)rng_below(&r, i % 4 ? 5 : 9));
-        run_job(f.size, run_process, &f);
+        job_run(f.size, run_process, &f, 60);
     }
 }
 
 /* --- progress --- */
 
 /* Rank 0 waits on a part while ranks 1 and 2 need it for a call of the world that it has only started. */
-static void run_crossing(void *context, uint32_t rank)
+static void run_crossing(ronda_comm *world, uint32_t rank)
 {
-    ronda_comm *world = ((ronda_comm **)context)[rank], *pair = NULL;
+    ronda_comm *pair = NULL;
     static uint32_t data[3][100000];
     ronda_request *request;
     ronda_set_timeout(world, 10000000000);
@@ -248,11 +238,7 @@ static void run_crossing(void *context, uint32_t rank)
 
 TEST(waiting_for_one_moves_the_others)
 {
-    ronda_comm *comms[3];
-    if (!world_open(3, "allreduce=ring", comms))
-        return;
-    run_ranks(3, run_crossing, comms);
-    world_close(3, comms);
+    world_play(3, "allreduce=ring", run_crossing);
 }
 
 /* --- failure --- */
@@ -353,7 +339,7 @@ TEST(a_part_fails_alone)
             run_ranks(4, run_failing, &s);
             world_close(4, s.worlds);
         }
-        run_job(4, process_failing, &s);
+        job_run(4, process_failing, &s, 60);
     }
 }
 
@@ -374,14 +360,12 @@ static long resident_kib(void)
 
 /* A hundred communicators of all ranks, each used with small and larger calls; then closed and made again:
  * nothing grows. */
-static int many_parts(job *j, uint32_t rank)
+static void many_parts(ronda_comm *world, uint32_t rank)
 {
     enum { PARTS = 100 };
-    ronda_comm *world = job_join(j, rank), *parts[PARTS];
+    ronda_comm *parts[PARTS];
     static float data[3000];
     long first = 0, second = 0, before;
-    if (!world)
-        return 1;
     for (int round = 0; round < 3; round++) {
         before = resident_kib();
         for (int i = 0; i < PARTS; i++) {
@@ -401,20 +385,12 @@ static int many_parts(job *j, uint32_t rank)
     CHECK(test_sanitized() || first < PARTS * 64, "%ld KiB for each", first / PARTS);
     CHECK(test_sanitized() || second < before + PARTS * 200, "it grows: %ld KiB", second);
     if (rank == 0)
-        j->shared->number[0] = (uint64_t)first / PARTS;
-    CHECK(ronda_close(world) == RONDA_OK, "close");
-    return 0;
+        printf("a part of 4 ranks takes %ld KiB of each\n", first / PARTS);
 }
 
 TEST(a_hundred_parts)
 {
-    job j = job_open(4, many_parts, NULL);
-    job_start(&j);
-    job_wait(&j, 60);
-    for (uint32_t r = 0; r < 4; r++)
-        CHECK(j.status[r] == 0, "rank %u ended with 0x%x", r, (unsigned)j.status[r]);
-    printf("a part of 4 ranks takes %d KiB of each\n", (int)j.shared->number[0]);
-    job_close(&j);
+    job_play(4, many_parts, 60);
 }
 
 /* --- misuse --- */
