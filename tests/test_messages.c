@@ -239,60 +239,6 @@ TEST(the_rules)
     job_play(2, run_rules, 60);
 }
 
-/* --- the store --- */
-
-/* Rank 0 sends more than rank 1 keeps: it waits until rank 1 takes some, and memory stays bounded. */
-static int flood(job *j, uint32_t rank)
-{
-    enum { LETTERS = 600, WORDS = 4000 };
-    ronda_comm *comm = job_join(j, rank);
-    static uint32_t data[WORDS];
-    if (!comm)
-        return 1;
-    ronda_set_timeout(comm, 20000000000);
-    for (uint32_t i = 0; i < LETTERS && rank == 0; i++) {
-        data[1] = i;
-        CHECK(ronda_send(comm, data, WORDS, RONDA_U32, 1, 5) == RONDA_OK, "%s",
-              ronda_last_error(comm));
-        j->shared->number[0] = i + 1;
-    }
-    if (rank == 1) {
-        ronda_request *request;
-        bool done = false;
-        CHECK(ronda_irecv(comm, data, WORDS, RONDA_U32, 0, 6, NULL, &request) == RONDA_OK, "%s",
-              ronda_last_error(comm));
-        const double end = seconds_now() + 15;
-        uint64_t came = 0;
-        while (came < 60 && !done && seconds_now() < end) {
-            CHECK(ronda_test(request, &done) == RONDA_OK, "%s", ronda_last_error(comm));
-            came = j->shared->number[0];
-        }
-        for (int i = 0; i < 50; i++) { /* more would come now if they could */
-            CHECK(ronda_test(request, &done) == RONDA_OK, "%s", ronda_last_error(comm));
-            sleep_ms(1);
-        }
-        CHECK(came >= 60 && j->shared->number[0] < LETTERS - 50,
-              "%d letters were taken in, then %d", (int)came, (int)j->shared->number[0]);
-        for (uint32_t i = 0; i < LETTERS; i++)
-            CHECK(ronda_recv(comm, data, WORDS, RONDA_U32, 0, 5, NULL) == RONDA_OK && data[1] == i,
-                  "letter %u: %u: %s", i, data[1], ronda_last_error(comm));
-        CHECK(ronda_send(comm, data, 1, RONDA_U32, 1, 6) == RONDA_OK, "%s", ronda_last_error(comm));
-        ronda_request *mine = request;
-        CHECK(ronda_abort(comm, "the end") == RONDA_OK, "abort");
-        CHECK(ronda_wait(mine) == RONDA_EABORTED, "%s", ronda_last_error(comm));
-    } else {
-        while (ronda_barrier(comm) == RONDA_OK)
-            ;
-    }
-    ronda_close(comm);
-    return 0;
-}
-
-TEST(a_flood_is_held_back)
-{
-    job_run(2, flood, NULL, 60);
-}
-
 /* --- misuse and failure --- */
 
 TEST(messages_that_are_refused)
