@@ -9,18 +9,13 @@
 
 #include "calls.h"
 #include "processes.h"
+#include "traffic.h"
 
 enum { MOST = 7, MESSAGES = 60 };
 
 typedef struct {
-    uint32_t from, to, tag;
-    size_t count; /* of u32 */
-} message;
-
-typedef struct {
-    uint32_t size, count;
-    message messages[MESSAGES];
-    uint64_t seed;
+    uint32_t size;
+    traffic traffic;
     bool any; /* receives ask for anything */
     ronda_comm *comms[MOST];
 } exchange;
@@ -28,49 +23,10 @@ typedef struct {
 static void draw_exchange(rng *r, exchange *x, uint32_t size)
 {
     x->size = size;
-    x->count = MESSAGES;
-    x->seed = rng_next(r);
+    x->traffic = (traffic){.count = MESSAGES, .seed = rng_next(r)};
     x->any = rng_below(r, 2);
     for (uint32_t i = 0; i < MESSAGES; i++)
-        x->messages[i] = (message){.from = (uint32_t)rng_below(r, size),
-                                   .to = (uint32_t)rng_below(r, size),
-                                   .tag = (uint32_t)rng_below(r, 3) * 1000003,
-                                   .count = rng_below(r, 4)   ? rng_below(r, 30)
-                                            : rng_below(r, 3) ? rng_below(r, 6000)
-                                                              : rng_below(r, 200000)};
-}
-
-/* Element k of message i: the first one tells which message it is. */
-static uint32_t word(const exchange *x, uint32_t i, size_t k)
-{
-    return k == 0 ? i : (uint32_t)((x->seed + i * 7919) * (2 * k + 1) >> 13);
-}
-
-static void fill(const exchange *x, uint32_t i, uint32_t *to)
-{
-    for (size_t k = 0; k < x->messages[i].count; k++)
-        to[k] = word(x, i, k);
-}
-
-/* Of messages alike the first that has not been received must come first. */
-static bool check_message(const exchange *x, uint32_t rank, const ronda_message *info,
-                          const uint32_t *got, bool received[])
-{
-    uint32_t i = 0;
-    while (i < x->count && (received[i] || x->messages[i].to != rank ||
-                            x->messages[i].from != info->peer || x->messages[i].tag != info->tag))
-        i++;
-    if (!CHECK(i < x->count, "rank %u: a message of rank %u, tag %u, that nobody sent", rank,
-               info->peer, info->tag))
-        return false;
-    received[i] = true;
-    if (!CHECK(info->count == x->messages[i].count, "message %u has %zu elements, not %zu", i,
-               info->count, x->messages[i].count))
-        return false;
-    for (size_t k = 0; k < info->count; k++)
-        if (!CHECK(got[k] == word(x, i, k), "message %u, element %zu of %zu", i, k, info->count))
-            return false;
-    return true;
+        x->traffic.messages[i] = message_draw(r, size, TRAFFIC_LONGEST);
 }
 
 typedef struct {
@@ -81,39 +37,41 @@ typedef struct {
 
 static bool post_receive(const exchange *x, ronda_comm *comm, const message *m, under_way *u)
 {
-    u->data = malloc(200000 * 4); /* room for whatever comes */
-    return CHECK(ronda_irecv(comm, u->data, 200000, RONDA_U32, x->any ? RONDA_ANY : m->from,
-                             x->any ? RONDA_ANY : m->tag, &u->info, &u->request) == RONDA_OK,
+    u->data = malloc(TRAFFIC_LONGEST * 4); /* room for whatever comes */
+    return CHECK(ronda_irecv(comm, u->data, TRAFFIC_LONGEST, RONDA_U32,
+                             x->any ? RONDA_ANY : m->from, x->any ? RONDA_ANY : m->tag, &u->info,
+                             &u->request) == RONDA_OK,
                  "%s", ronda_last_error(comm));
 }
 
 static bool run_exchange(const exchange *x, ronda_comm *comm, uint32_t rank)
 {
-    rng r = {x->seed + rank * 31};
+    const traffic *t = &x->traffic;
+    rng r = {t->seed + rank * 31};
     under_way sends[MESSAGES], receives[MESSAGES];
     uint32_t order[MESSAGES], sent = 0, expected = 0, posted = 0;
     bool received[MESSAGES] = {false};
-    for (uint32_t i = 0; i < x->count; i++)
-        if (x->messages[i].to == rank) { /* in any order */
+    for (uint32_t i = 0; i < t->count; i++)
+        if (t->messages[i].to == rank) { /* in any order */
             const uint32_t at = (uint32_t)rng_below(&r, expected + 1);
             memmove(&order[at + 1], &order[at], (expected - at) * sizeof *order);
             order[at] = i;
             expected++;
         }
-    for (uint32_t i = 0; i < x->count || posted < expected;) {
-        if (i < x->count && x->messages[i].from != rank) {
+    for (uint32_t i = 0; i < t->count || posted < expected;) {
+        if (i < t->count && t->messages[i].from != rank) {
             i++;
-        } else if (i < x->count && rng_below(&r, 2)) {
-            const message *m = &x->messages[i];
+        } else if (i < t->count && rng_below(&r, 2)) {
+            const message *m = &t->messages[i];
             under_way *u = &sends[sent++];
             u->data = malloc(m->count * 4 + 1);
-            fill(x, i++, u->data);
+            traffic_fill(t, i++, u->data);
             if (!CHECK(ronda_isend(comm, u->data, m->count, RONDA_U32, m->to, m->tag,
                                    &u->request) == RONDA_OK,
                        "%s", ronda_last_error(comm)))
                 return false;
         } else if (posted < expected) {
-            if (!post_receive(x, comm, &x->messages[order[posted]], &receives[posted]))
+            if (!post_receive(x, comm, &t->messages[order[posted]], &receives[posted]))
                 return false;
             posted++;
         }
@@ -127,7 +85,7 @@ static bool run_exchange(const exchange *x, ronda_comm *comm, uint32_t rank)
             return false;
     }
     for (uint32_t i = 0; i < expected; i++) {
-        if (!check_message(x, rank, &receives[i].info, receives[i].data, received))
+        if (!traffic_check(t, rank, &receives[i].info, receives[i].data, received))
             return false;
         free(receives[i].data);
     }

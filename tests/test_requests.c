@@ -9,6 +9,7 @@
 #include "calls.h"
 #include "dumped.h"
 #include "processes.h"
+#include "under_way.h"
 
 enum { MOST = 17, CALLS = 48, WINDOW = 14 };
 
@@ -20,13 +21,6 @@ typedef struct {
     uint64_t seed;
     ronda_comm *comms[MOST];
 } random_calls;
-
-typedef struct {
-    call_buffers buffers;
-    ronda_request *request;
-    ronda_plan *plan;
-    uint32_t which;
-} under_way;
 
 static void draw_calls(rng *r, random_calls *p, uint32_t size, uint64_t most_bytes)
 {
@@ -40,72 +34,22 @@ static void draw_calls(rng *r, random_calls *p, uint32_t size, uint64_t most_byt
     }
 }
 
-static bool good(ronda_comm *comm, ronda_status status, const planned_call *c, const char *what)
-{
-    return CHECK(status == RONDA_OK, "%s: rank %u: %s: %s", model_text(&c->call), ronda_rank(comm),
-                 what, ronda_last_error(comm));
-}
-
-/* By its i-form, by ronda_post, or by a plan object, which may be freed while it runs. */
-static bool start_one(rng *r, ronda_comm *comm, const planned_call *c, uint32_t rank, under_way *u)
-{
-    size_t counts[2 * MOST];
-    u->buffers = call_open(&c->call, rank, c->in_place >> rank % 64 & 1, c->skew);
-    u->plan = NULL;
-    u->request = NULL;
-    if (rng_below(r, 3))
-        return good(comm, call_start(comm, &u->buffers, rng_below(r, 2), &u->request), c, "start");
-    ronda_call whole = call_whole(&u->buffers, counts);
-    whole.priority = (int32_t)rng_below(r, 3) - 1;
-    if (!good(comm, ronda_plan_create(comm, &whole, &u->plan), c, "plan"))
-        return false;
-    memset(counts, 0xff, sizeof counts); /* nobody needs them any more */
-    const bool ok =
-        good(comm, ronda_start(u->plan, whole.send, whole.recv, &u->request), c, "start of a plan");
-    if (rng_below(r, 2)) {
-        ronda_plan_free(u->plan);
-        u->plan = NULL;
-    }
-    return ok;
-}
-
-static bool finish_one(rng *r, ronda_comm *comm, const planned_call *c, under_way *u)
-{
-    bool done = false;
-    for (uint32_t k = (uint32_t)rng_below(r, 3) * 20; k && !done; k--)
-        if (!good(comm, ronda_test(u->request, &done), c, "test"))
-            return false;
-    if (!good(comm, ronda_wait(u->request), c, "wait") || !call_right(&u->buffers, c->whole))
-        return false;
-    ronda_plan_free(u->plan);
-    call_close(&u->buffers);
-    return true;
-}
-
 static bool run_calls(const random_calls *p, ronda_comm *comm, uint32_t rank)
 {
     rng r = {p->seed + rank * 77};
-    rng same = {p->seed}; /* what all ranks decide alike */
     under_way open[WINDOW];
     uint32_t count = 0, next = 0;
     while (next < p->count || count) {
         if (next < p->count && count < WINDOW && rng_below(&r, 3)) {
-            const planned_call *c = &p->calls[next];
-            under_way *u = &open[count];
-            u->which = next++;
-            if (rng_below(&same, 4) == 0) { /* a blocking one, with others under way */
-                call_buffers b = call_open(&c->call, rank, c->in_place >> rank % 64 & 1, c->skew);
-                if (!good(comm, call_run(comm, &b), c, "run") || !call_right(&b, c->whole))
-                    return false;
-                call_close(&b);
-            } else if (start_one(&r, comm, c, rank, u)) {
-                count++;
-            } else {
+            const planned_call *c = &p->calls[next++];
+            const bool blocks = rng_below(&r, 4) == 0; /* with others under way */
+            if (blocks ? !under_way_run(&r, comm, c, rank)
+                       : !under_way_start(&r, comm, c, rank, &open[count]))
                 return false;
-            }
+            count += !blocks;
         } else if (count) {
             const uint32_t k = (uint32_t)rng_below(&r, count);
-            if (!finish_one(&r, comm, &p->calls[open[k].which], &open[k]))
+            if (!under_way_finish(&r, &open[k]))
                 return false;
             open[k] = open[--count];
         }

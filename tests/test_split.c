@@ -9,89 +9,18 @@
 #include <unistd.h>
 
 #include "calls.h"
+#include "forest.h"
 #include "processes.h"
+#include "under_way.h"
 
 enum { MOST = 13, NODES = 6, CALLS = 12 };
 
-/* A communicator of the tree that all ranks know: node 0 is the world, others are split off an earlier one. */
-typedef struct {
-    uint32_t parent;
-    int color[MOST], key[MOST]; /* per rank of the parent */
-} node;
-
-typedef struct {
-    uint32_t size;
-    node nodes[NODES];
-    uint64_t seed;
-    ronda_comm *worlds[MOST];
-} forest;
-
-/* Which part of a node a rank of the world is in, and how large that is; -1: in none. */
-typedef struct {
-    int part; /* by color, all the way down */
-    uint32_t rank, size;
-    uint32_t members[MOST]; /* ranks of the world */
-} place;
-
-static void draw_forest(rng *r, forest *f, uint32_t size)
-{
-    f->size = size;
-    f->seed = rng_next(r);
-    for (uint32_t i = 1; i < NODES; i++) {
-        f->nodes[i].parent = (uint32_t)rng_below(r, i);
-        for (uint32_t k = 0; k < MOST; k++) {
-            f->nodes[i].color[k] = (int)rng_below(r, 4) - 1;
-            f->nodes[i].key[k] = (int)rng_below(r, 5) - 2;
-        }
-    }
-}
-
-/* The slow and obvious way. */
-static place find_place(const forest *f, uint32_t n, uint32_t world_rank)
-{
-    if (n == 0) {
-        place p = {.rank = world_rank, .size = f->size};
-        for (uint32_t r = 0; r < f->size; r++)
-            p.members[r] = r;
-        return p;
-    }
-    const node *d = &f->nodes[n];
-    const place above = find_place(f, d->parent, world_rank);
-    if (above.part < 0 || d->color[above.rank] < 0)
-        return (place){.part = -1};
-    place p = {.part = above.part * 5 + d->color[above.rank]};
-    for (int key = -2; key <= 2; key++)
-        for (uint32_t r = 0; r < above.size; r++)
-            if (d->color[r] == d->color[above.rank] && d->key[r] == key) {
-                if (above.members[r] == world_rank)
-                    p.rank = p.size;
-                p.members[p.size++] = above.members[r];
-            }
-    return p;
-}
-
 /* The calls of a node: the same on all ranks of a part. */
-static model_call call_of(const forest *f, uint32_t n, const place *p, uint32_t i)
+static planned_call call_of(const forest *f, uint32_t n, const place *p, uint32_t i)
 {
     rng r = {f->seed + n * 1000 + (uint64_t)p->part * 77 + i * 13};
-    return model_draw(&r, model_kind(&r), p->size, rng_below(&r, 6) ? 800 : 30000);
-}
-
-typedef struct {
-    call_buffers buffers;
-    ronda_request *request;
-    void *whole;
-    uint32_t node;
-} under_way;
-
-static bool finish(ronda_comm *comm, under_way *u)
-{
-    const bool ok = CHECK(ronda_wait(u->request) == RONDA_OK, "%s: %s",
-                          model_text(&u->buffers.call), ronda_last_error(comm)) &&
-                    call_right(&u->buffers, u->whole);
-    call_close(&u->buffers);
-    free(u->whole);
-    return ok;
+    const model_call c = model_draw(&r, model_kind(&r), p->size, rng_below(&r, 6) ? 800 : 30000);
+    return call_plan(&r, &c, true);
 }
 
 /* Calls of one communicator keep their order; those of different ones come in any order, as none of them
@@ -100,23 +29,21 @@ static bool run_calls(const forest *f, ronda_comm *comms[], uint32_t rank)
 {
     rng r = {f->seed + rank * 99991};
     under_way open[NODES * CALLS];
+    planned_call calls[NODES * CALLS];
     uint32_t next[NODES] = {0}, left = 0, count = 0;
     place places[NODES];
     for (uint32_t n = 0; n < NODES; n++) {
-        places[n] = find_place(f, n, rank);
+        places[n] = forest_place(f, n, rank);
         left += comms[n] ? CALLS : 0;
     }
     while (left || count) {
         const uint32_t n = (uint32_t)rng_below(&r, NODES);
         if (left && comms[n] && next[n] < CALLS && rng_below(&r, 3)) {
-            const model_call c = call_of(f, n, &places[n], next[n]++);
-            under_way *u = &open[count++];
+            calls[count] = call_of(f, n, &places[n], next[n]++);
             left--;
-            *u = (under_way){.node = n, .whole = model_whole(&c)};
-            u->buffers = call_open(&c, places[n].rank, rng_below(&r, 2), 0);
-            if (!CHECK(call_start(comms[n], &u->buffers, false, &u->request) == RONDA_OK, "%s: %s",
-                       model_text(&c), ronda_last_error(comms[n])))
+            if (!under_way_start(&r, comms[n], &calls[count], places[n].rank, &open[count]))
                 return false;
+            count++;
         } else if (count) {
             const uint32_t k = (uint32_t)rng_below(&r, count);
             bool done = true;
@@ -124,42 +51,24 @@ static bool run_calls(const forest *f, ronda_comm *comms[], uint32_t rank)
                 CHECK(ronda_test(open[k].request, &done) == RONDA_OK, "test");
             if (!done)
                 continue;
-            if (!finish(comms[open[k].node], &open[k]))
+            if (!under_way_finish(&r, &open[k]))
                 return false;
+            calls_free(&calls[k], 1);
             open[k] = open[--count];
+            calls[k] = calls[count];
         }
-    }
-    return true;
-}
-
-static bool split_all(const forest *f, ronda_comm *world, ronda_comm *comms[], uint32_t rank)
-{
-    comms[0] = world;
-    for (uint32_t n = 1; n < NODES; n++) {
-        const node *d = &f->nodes[n];
-        const place above = find_place(f, d->parent, rank), p = find_place(f, n, rank);
-        ronda_comm *parent = comms[d->parent];
-        comms[n] = NULL;
-        if (!parent)
-            continue;
-        if (!CHECK(ronda_split(parent, d->color[above.rank], d->key[above.rank], &comms[n]) ==
-                       RONDA_OK,
-                   "%s", ronda_last_error(parent)))
-            return false;
-        if (!CHECK((comms[n] != NULL) == (p.part >= 0) &&
-                       (!comms[n] ||
-                        (ronda_rank(comms[n]) == p.rank && ronda_size(comms[n]) == p.size)),
-                   "node %u: rank %u should be %u of %u", n, rank, p.rank, p.size))
-            return false;
     }
     return true;
 }
 
 static void run_forest(const forest *f, ronda_comm *world, uint32_t rank)
 {
-    ronda_comm *comms[NODES];
+    ronda_comm *comms[NODES] = {world};
     rng r = {f->seed + rank};
-    if (!split_all(f, world, comms, rank) || !run_calls(f, comms, rank)) {
+    bool good = true;
+    for (uint32_t n = 1; n < NODES && good; n++)
+        good = forest_split(f, n, rank, comms);
+    if (!good || !run_calls(f, comms, rank)) {
         ronda_abort(world, "a result was wrong");
         return;
     }
@@ -182,7 +91,7 @@ TEST(random_splits_of_threads)
     test_deadline(200);
     for (uint32_t i = 0; i < (test_sanitized() ? 15 : 100) && !test_failed(); i++) {
         static forest f;
-        draw_forest(&r, &f, 1 + (uint32_t)rng_below(&r, i % 4 ? 6 : MOST));
+        forest_draw(&r, &f, 1 + (uint32_t)rng_below(&r, i % 4 ? 6 : MOST));
         if (!world_open(f.size, NULL, f.worlds))
             return;
         run_ranks(f.size, run_thread, &f);
@@ -204,7 +113,7 @@ TEST(random_splits_of_processes)
     test_deadline(200);
     for (uint32_t i = 0; i < (test_sanitized() ? 5 : 20) && !test_failed(); i++) {
         static forest f;
-        draw_forest(&r, &f, 1 + (uint32_t)rng_below(&r, i % 4 ? 5 : 9));
+        forest_draw(&r, &f, 1 + (uint32_t)rng_below(&r, i % 4 ? 5 : 9));
         job_run(f.size, run_process, &f, 60);
     }
 }
