@@ -150,6 +150,7 @@ static void run_rules(ronda_comm *comm, uint32_t rank)
 {
     uint32_t here[5000], there[5000];
     ronda_message info = {0};
+    ronda_set_timeout(comm, 20000000000);
     for (uint32_t i = 0; i < 5000; i++)
         here[i] = rank * 100000 + i;
     /* both send first: short messages do not wait for their receiver; 40 are more than a queue holds */
@@ -187,6 +188,15 @@ static void run_rules(ronda_comm *comm, uint32_t rank)
     CHECK(ronda_isend(comm, here, 5000, RONDA_U32, rank, 3, &request) == RONDA_OK &&
               ronda_recv(comm, there, 5000, RONDA_U32, rank, 3, NULL) == RONDA_OK &&
               ronda_wait(request) == RONDA_OK,
+          "%s", ronda_last_error(comm));
+    /* a short one is taken in behind a long one that nobody has asked for, and keeps its turn */
+    CHECK(ronda_isend(comm, here, 5000, RONDA_U32, rank, 4, &request) == RONDA_OK &&
+              ronda_send(comm, here, 5, RONDA_U32, rank, 4) == RONDA_OK &&
+              ronda_recv(comm, there, 5000, RONDA_U32, RONDA_ANY, 4, &info) == RONDA_OK &&
+              info.count == 5000 && ronda_wait(request) == RONDA_OK &&
+              memcmp(here, there, sizeof here) == 0 &&
+              ronda_recv(comm, there, 5000, RONDA_U32, rank, 4, &info) == RONDA_OK &&
+              info.count == 5,
           "%s", ronda_last_error(comm));
     CHECK(ronda_barrier(comm) == RONDA_OK, "%s", ronda_last_error(comm));
 }
