@@ -366,3 +366,39 @@ TEST(a_test_notices_that_the_writer_died)
 {
     job_run(2, test_only, NULL, 60);
 }
+
+/* Rank 1 has closed, and rank 0 has asked for anything: it may still write to itself. */
+static int write_to_oneself(job *j, uint32_t rank)
+{
+    ronda_comm *comm = job_join(j, rank);
+    uint32_t got = 0, word = 77;
+    ronda_request *request;
+    ronda_message info;
+    bool done = false;
+    if (!comm)
+        return 1;
+    if (rank == 1) {
+        ronda_close(comm);
+        j->shared->number[0] = 1;
+        return 0;
+    }
+    CHECK(ronda_irecv(comm, &got, 1, RONDA_U32, RONDA_ANY, RONDA_ANY, &info, &request) == RONDA_OK,
+          "%s", ronda_last_error(comm));
+    while (!j->shared->number[0])
+        sleep_ms(1);
+    for (double end = seconds_now() + 0.1; seconds_now() < end && !done;) /* it looks around */
+        CHECK(ronda_test(request, &done) == RONDA_OK, "%s", ronda_last_error(comm));
+    CHECK(!done, "from whom?");
+    CHECK(ronda_send(comm, &word, 1, RONDA_U32, 0, 5) == RONDA_OK &&
+              ronda_wait(request) == RONDA_OK && got == 77 && info.peer == 0,
+          "%s", ronda_last_error(comm));
+    CHECK(ronda_recv(comm, &got, 1, RONDA_U32, RONDA_ANY, 5, NULL) == RONDA_EPEER, "%s",
+          ronda_last_error(comm));
+    ronda_close(comm);
+    return 0;
+}
+
+TEST(the_last_one_writes_to_itself)
+{
+    job_run(2, write_to_oneself, NULL, 60);
+}
