@@ -1,6 +1,8 @@
 #include "processes.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,4 +120,40 @@ ronda_comm *job_join(job *j, uint32_t rank)
     const ronda_status status = ronda_init(&config, &c);
     CHECK(status == RONDA_OK, "rank %u of %u: %s", rank, j->size, ronda_last_error(NULL));
     return c;
+}
+
+/* --- what is left --- */
+
+uint32_t open_files(void)
+{
+    uint32_t n = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+typedef struct {
+    void (*body)(job *j, uint32_t rank);
+    job *j;
+    uint32_t rank;
+} life;
+
+static void live(void *context, uint32_t thread)
+{
+    const life *l = context;
+    (void)thread;
+    l->body(l->j, l->rank);
+}
+
+/* In a thread of its own, since malloc counts what a thread has freed and keeps as in use. */
+int leave_nothing(job *j, uint32_t rank, void (*body)(job *j, uint32_t rank))
+{
+    mallopt(M_ARENA_MAX, 1); /* a new one would be counted, too */
+    const uint32_t files = open_files();
+    const size_t memory = mallinfo2().uordblks;
+    run_ranks(1, live, &(life){body, j, rank});
+    CHECK(open_files() == files, "rank %u: %u files are open, not %u", rank, open_files(), files);
+    CHECK(test_sanitized() || mallinfo2().uordblks <= memory + 1024,
+          "rank %u: %zu bytes in use have become %zu", rank, memory, mallinfo2().uordblks);
+    return 0;
 }

@@ -40,4 +40,8 @@ void job_play(uint32_t size, rank_fn *body, unsigned seconds);
 /* In a rank: joins the job's world, or fails the test. */
 ronda_comm *job_join(job *j, uint32_t rank);
 
+uint32_t open_files(void);
+/* In a rank: runs this, and checks that it leaves no file open and no memory in use. */
+int leave_nothing(job *j, uint32_t rank, void (*body)(job *j, uint32_t rank));
+
 #endif

@@ -3,8 +3,6 @@
  * They split, send each other long messages, have many requests under way, with and without a thread that
  * moves them.  Every survivor gets RONDA_EPEER, in time, with the name of the dead; once it has closed, no
  * file is open and no memory is in use that was not before. */
-#include <fcntl.h>
-#include <malloc.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -142,26 +140,10 @@ static void survive(job *j, const scene *s, ronda_comm *world, uint32_t rank)
 
 /* --- one rank --- */
 
-static uint32_t open_files(void)
+static void join_and_survive(job *j, uint32_t rank)
 {
-    uint32_t n = 0;
-    for (int fd = 0; fd < 1024; fd++)
-        n += fcntl(fd, F_GETFD) >= 0;
-    return n;
-}
-
-typedef struct {
-    job *j;
-    uint32_t rank;
-} life;
-
-static void join_and_survive(void *context, uint32_t thread)
-{
-    job *j = ((life *)context)->j;
-    const uint32_t rank = ((life *)context)->rank;
     const scene *s = j->context;
     ronda_comm *world = NULL;
-    (void)thread;
     const ronda_config config = {.struct_size = sizeof config,
                                  .rank = rank,
                                  .size = j->size,
@@ -173,18 +155,9 @@ static void join_and_survive(void *context, uint32_t thread)
     CHECK(ronda_close(world) == RONDA_OK, "close: %s", ronda_last_error(NULL));
 }
 
-/* In a thread of its own, since malloc counts what a thread has freed and keeps as in use. */
 static int be_a_rank(job *j, uint32_t rank)
 {
-    mallopt(M_ARENA_MAX, 1); /* a new one would be counted, too */
-    const uint32_t files = open_files();
-    const size_t memory = mallinfo2().uordblks;
-    life l = {j, rank};
-    run_ranks(1, join_and_survive, &l);
-    CHECK(open_files() == files, "%u files are open, not %u", open_files(), files);
-    CHECK(test_sanitized() || mallinfo2().uordblks <= memory + 1024,
-          "%zu bytes in use have become %zu", memory, mallinfo2().uordblks);
-    return 0;
+    return leave_nothing(j, rank, join_and_survive);
 }
 
 static void strike(rng *r, uint32_t size, const scene *s)

@@ -20,14 +20,6 @@ typedef struct {
     uint32_t count;
 } program;
 
-static uint32_t open_files(void)
-{
-    uint32_t n = 0;
-    for (int fd = 0; fd < 1024; fd++)
-        n += fcntl(fd, F_GETFD) >= 0;
-    return n;
-}
-
 /* --- right results: buffers are from malloc or from ronda_alloc, alike on all ranks or not --- */
 
 static int run_program(job *j, uint32_t rank)

@@ -33,14 +33,6 @@ typedef struct {
     const char *says; /* the victim's error has this in it; NULL: whatever */
 } scene;
 
-static uint32_t open_files(void)
-{
-    uint32_t n = 0;
-    for (int fd = 0; fd < 1024; fd++)
-        n += fcntl(fd, F_GETFD) >= 0;
-    return n;
-}
-
 /* --- making things scarce --- */
 
 static struct rlimit before; /* of what is scarce */
