@@ -35,6 +35,18 @@ static ronda_status split_once(ronda_comm *world, uint32_t rank, const scene *s,
     return status;
 }
 
+/* Where the next memory that ranks share would be: further on, if some has not come back.  That of a part
+ * comes back when the next one is made, if all have left it by then. */
+static void *next_memory(ronda_comm *world, uint32_t rank, const scene *s)
+{
+    void *memory = NULL;
+    CHECK(ronda_barrier(world) == RONDA_OK && split_once(world, rank, s, -1) == RONDA_OK &&
+              ronda_barrier(world) == RONDA_OK && ronda_alloc(world, 1, &memory) == RONDA_OK &&
+              ronda_free(world, memory) == RONDA_OK,
+          "%s", ronda_last_error(world));
+    return memory;
+}
+
 static void split_starved(job *j, uint32_t rank)
 {
     const scene *s = j->context;
@@ -45,8 +57,9 @@ static void split_starved(job *j, uint32_t rank)
     if (!CHECK(ronda_init(&config, &world) == RONDA_OK, "%s", ronda_last_error(NULL)))
         return;
     ronda_set_timeout(world, 20000000000);
-    if (s->warm)
-        CHECK(split_once(world, rank, s, -1) == RONDA_OK, "%s", ronda_last_error(world));
+    void *before = NULL;
+    for (int i = 0; s->warm && i < 5; i++) /* each channel takes some, once */
+        before = next_memory(world, rank, s);
     for (uint32_t i = 0; i < 3 && status == RONDA_ENOMEM; i++) {
         status = split_once(world, rank, s, i == 0 && rank == s->victim ? s->blocks : -1);
         j->shared->number[TRIES + rank]++;
@@ -55,6 +68,8 @@ static void split_starved(job *j, uint32_t rank)
     }
     j->shared->number[rank] = (uint64_t)-status;
     CHECK(ronda_barrier(world) == status, "%d, but then: %s", status, ronda_last_error(world));
+    if (s->warm && !status)
+        CHECK(next_memory(world, rank, s) == before, "rank %u: memory has not come back", rank);
     CHECK(ronda_close(world) == RONDA_OK, "close");
 }
 
