@@ -172,3 +172,65 @@ TEST(a_jam_comes_loose)
         CHECK(!test_failed(), "jam %u of processes", i);
     }
 }
+
+/* Rank 0's store is full; the last letter in it has come in part when it is asked for.  Once that has gone,
+ * there is room for what rank 0 has written to itself. */
+enum { PAGEFUL = 4096, FEW = 63 };
+
+static void fill_store(ronda_comm *comm, _Atomic uint64_t *steps)
+{
+    static uint32_t data[PAGEFUL];
+    ronda_request *last;
+    for (uint32_t i = 0; i < FEW; i++)
+        CHECK(ronda_send(comm, data, PAGEFUL, RONDA_U32, 0, 1) == RONDA_OK, "%s",
+              ronda_last_error(comm));
+    for (steps[0] = 1; steps[0] < 2;) /* until they have been taken in */
+        sleep_ms(1);
+    CHECK(ronda_isend(comm, data, PAGEFUL, RONDA_U32, 0, 2, &last) == RONDA_OK, "%s",
+          ronda_last_error(comm));
+    for (steps[0] = 3; steps[0] < 4;)
+        sleep_ms(1);
+    CHECK(ronda_wait(last) == RONDA_OK && ronda_barrier(comm) == RONDA_OK, "%s",
+          ronda_last_error(comm));
+}
+
+static void write_into_full_store(ronda_comm *comm, _Atomic uint64_t *steps)
+{
+    static uint32_t data[PAGEFUL], own[PAGEFUL];
+    ronda_request *meeting, *last, *mine;
+    bool done;
+    CHECK(ronda_ibarrier(comm, &meeting) == RONDA_OK, "%s", ronda_last_error(comm));
+    for (uint64_t i = 0, step = 1; step <= 3; step += 2, i = 0) {
+        for (; i < 20; i += steps[0] == step) {
+            CHECK(ronda_test(meeting, &done) == RONDA_OK, "%s", ronda_last_error(comm));
+            sched_yield();
+        }
+        steps[0] += step == 1;
+    }
+    CHECK(ronda_irecv(comm, data, PAGEFUL, RONDA_U32, 1, 2, NULL, &last) == RONDA_OK &&
+              ronda_isend(comm, own, PAGEFUL, RONDA_U32, 0, 3, &mine) == RONDA_OK,
+          "%s", ronda_last_error(comm));
+    steps[0] = 4;
+    CHECK(ronda_wait(mine) == RONDA_OK && ronda_wait(last) == RONDA_OK &&
+              ronda_wait(meeting) == RONDA_OK,
+          "%s", ronda_last_error(comm));
+    for (uint32_t i = 0; i <= FEW; i++)
+        CHECK(ronda_recv(comm, data, PAGEFUL, RONDA_U32, RONDA_ANY, i ? 1 : 3, NULL) == RONDA_OK,
+              "%s", ronda_last_error(comm));
+}
+
+static int make_room(job *j, uint32_t rank)
+{
+    ronda_comm *comm = job_join(j, rank);
+    if (!comm)
+        return 1;
+    ronda_set_timeout(comm, 20000000000);
+    (rank ? fill_store : write_into_full_store)(comm, j->shared->number);
+    CHECK(ronda_close(comm) == RONDA_OK, "close");
+    return 0;
+}
+
+TEST(room_for_ones_own_letter)
+{
+    job_run(2, make_room, NULL, 60);
+}

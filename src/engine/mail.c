@@ -354,8 +354,8 @@ static void finish_reading(rd_engine *e, rd_way *w)
     if (!s)
         return;
     rd_letter *l = who_asks(e, s->peer, s->tag, s->type, s->bytes); /* since it began to come */
-    if (l)
-        hand_over(e, l, s);
+    if (l && hand_over(e, l, s))
+        rd_mail_deliver_here(e, l); /* there is room again */
     else
         keep(e->mail, s);
 }
