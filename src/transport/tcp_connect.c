@@ -232,7 +232,7 @@ static void addresses_text(const tcp_world *w, uint32_t rank, char *text, size_t
 
 static void unreachable(tcp_world *w, uint32_t rank)
 {
-    char how[300], where[200];
+    char how[360], where[200];
     addresses_text(w, rank, where, sizeof where);
     snprintf(how, sizeof how, "cannot be reached from rank %u (host %s): %s", w->its.rank,
              w->its.places[w->its.rank].name, where[0] ? where : "it has no address");
