@@ -188,6 +188,8 @@ static bool peek(rd_port *p, rd_view *view)
     if (p->came == p->taken)
         return false;
     const tcp_slot *s = &p->in[p->taken % RD_QUEUE];
+    if (s->start == s->end && s->total)
+        return false; /* no more than its head has come */
     *view = (rd_view){
         .data = s->data + s->start, .bytes = s->end - s->start, .total = s->total, .mark = s->mark};
     return true;
@@ -325,20 +327,29 @@ static void add_link(tcp_world *w, tcp_link *l)
     pthread_mutex_unlock(&w->lock);
 }
 
+/* Parts look at the whole's alarm as long as there are any. */
 static void drop_link(tcp_world *w, tcp_link *l)
 {
     pthread_mutex_lock(&w->lock);
     rd_tcp_forsake(l, true);
+    l->closed = true;
     tcp_link **at = &w->links;
     while (*at != l)
         at = &(*at)->next;
-    *at = l->next;
+    if (l->id)
+        *at = l->next;
     pthread_mutex_unlock(&w->lock);
-    free_link(l);
+    if (l->id)
+        free_link(l);
 }
 
 static void free_world(tcp_world *w)
 {
+    while (w->links) {
+        tcp_link *l = w->links;
+        w->links = l->next;
+        free_link(l);
+    }
     while (w->conns)
         rd_tcp_end(w, w->conns);
     while (w->ended) {

@@ -30,7 +30,7 @@ tcp_link *rd_tcp_find(tcp_world *w, uint64_t id)
     tcp_link *l = w->links;
     while (l && l->id != id)
         l = l->next;
-    return l;
+    return l && !l->closed ? l : NULL;
 }
 
 /* --- this rank --- */
@@ -165,7 +165,12 @@ void rd_tcp_await(rd_link *link, uint32_t peer)
     const rd_head head = {
         .kind = RD_NEWS, .bytes = gather_news(l, items, now) * RD_NEWS_ITEM, .world = l->id};
     pthread_mutex_lock(&w->lock);
-    for (tcp_conn *c = w->conns; c; c = c->next) {
+    for (tcp_conn *c = w->conns, *next; c; c = next) {
+        next = c->next;
+        if (rd_tcp_is_silent(c)) {
+            rd_tcp_lost(w, c, ETIMEDOUT);
+            break; /* others may have gone with it */
+        }
         if (c->state != TCP_OPEN || l->index_of[c->rank] == UINT32_MAX ||
             w->peers[c->rank].out != c || c->next_control.length > RD_MOST_PARCEL)
             continue;
@@ -252,7 +257,7 @@ static void last_call(tcp_link *l, uint32_t rank, rd_error *cause, char *text, s
     const tcp_known *k = &l->known[rank];
     rd_record record;
     char call[100];
-    snprintf(text, capacity, "before its first call");
+    snprintf(text, capacity, "before it was heard of");
     if (!rd_tcp_record(&l->link, rank, k->sequence, &record))
         return;
     rd_record_text(&record, call, sizeof call);
@@ -268,7 +273,7 @@ void rd_tcp_mourn(tcp_world *w, uint32_t rank, const char *how)
         const uint32_t r = l->index_of[rank];
         rd_error cause = {.rank = l->link.rank};
         char where[48] = "", call[140];
-        if (r == UINT32_MAX || l->known[r].closed || atomic_load(&l->alarm))
+        if (l->closed || r == UINT32_MAX || l->known[r].closed || atomic_load(&l->alarm))
             continue;
         if (l->id)
             snprintf(where, sizeof where, "rank %u of the world, ", rank);

@@ -36,17 +36,26 @@ static const uint64_t TRY_NS = 10000000000u, STRANGER_NS = 10000000000u;
 
 /* --- sockets --- */
 
-/* A host that has gone silent is found out in 15 s, whether there is something to be said to it or not. */
+/* A host that has gone silent is found out in 15 s: by the system, as long as nothing is to be said to it; and
+ * else by rd_tcp_is_silent().  (The system's own limit for the latter would also end connections to peers
+ * that are busy and do not read.) */
 static void set_options(int fd)
 {
-    const int one = 1, idle = 5, interval = 3, count = 3;
-    const unsigned silent_ms = 15000;
+    const int one = 1, idle = 6, interval = 3, count = 3;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms, sizeof silent_ms);
+}
+
+bool rd_tcp_is_silent(const tcp_conn *c)
+{
+    enum { SILENT_MS = 15000 };
+    struct tcp_info info;
+    socklen_t length = sizeof info;
+    return c->state == TCP_OPEN && getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+           info.tcpi_unacked && info.tcpi_retransmits && info.tcpi_last_ack_recv > SILENT_MS;
 }
 
 static socklen_t name_of(const rd_ip *ip, uint16_t port, struct sockaddr_storage *out)
@@ -216,26 +225,29 @@ void rd_tcp_accept(tcp_world *w)
 
 /* --- connecting --- */
 
-/* "10.0.0.2 port 4000: Connection refused; 192.168.1.2 port 4000: No route to host" */
+/* "10.0.0.2, 192.168.1.2 (Connection refused), fd00::2 (No route to host)" */
 static void addresses_text(const tcp_world *w, uint32_t rank, char *text, size_t capacity)
 {
     const rd_place *place = &w->its.places[rank];
+    const int *errors = w->peers[rank].errors;
     size_t at = 0;
     *text = 0;
     for (uint32_t i = 0; i < place->count && at < capacity; i++) {
         char ip[INET6_ADDRSTRLEN] = "?";
         inet_ntop(place->at[i].family == 4 ? AF_INET : AF_INET6, place->at[i].bytes, ip, sizeof ip);
-        at += (size_t)snprintf(text + at, capacity - at, "%s%s port %u: %s", at ? "; " : "", ip,
-                               place->port, strerror(w->peers[rank].errors[i]));
+        const bool said = i + 1 < place->count && errors[i + 1] == errors[i];
+        at += (size_t)snprintf(text + at, capacity - at, said ? "%s%s" : "%s%s (%s)",
+                               at ? ", " : "", ip, strerror(errors[i]));
     }
 }
 
+/* It was there when the world began. */
 static void unreachable(tcp_world *w, uint32_t rank)
 {
-    char how[360], where[200];
+    char how[400], where[220];
     addresses_text(w, rank, where, sizeof where);
-    snprintf(how, sizeof how, "cannot be reached from rank %u (host %s): %s", w->its.rank,
-             w->its.places[w->its.rank].name, where[0] ? where : "it has no address");
+    snprintf(how, sizeof how, "cannot be reached by rank %u (host %s) at port %u of %s",
+             w->its.rank, w->its.places[w->its.rank].name, w->its.places[rank].port, where);
     w->peers[rank].dead = true;
     cancel(w, rank);
     atomic_fetch_add(&w->goodbyes, 1);

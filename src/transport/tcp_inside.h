@@ -99,6 +99,7 @@ struct tcp_link {
     bool inside, posted;
     uint32_t awaits;
     _Atomic uint32_t letters, alarm;
+    bool closed;
     bool left; /* it has failed, and this rank writes no more of its messages */
     rd_error cause;
 };
@@ -209,6 +210,7 @@ void rd_tcp_connected(tcp_world *w, tcp_conn *c); /* or not: something has come 
 bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING]);
 void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error); /* a connection has ended; 0: in order */
 void rd_tcp_end(tcp_world *w, tcp_conn *c);
+bool rd_tcp_is_silent(const tcp_conn *c); /* its host has not acknowledged what it was sent */
 bool rd_tcp_watch(tcp_world *w, tcp_conn *c, bool writes);
 
 /* tcp_board.c; the lock is held */
