@@ -23,7 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static const uint64_t FRESH_NS = 3000000000u, LAST_WORDS_NS = 200000000u;
+static const uint64_t FRESH_NS = 3000000000u, LAST_WORDS_NS = 200000000u,
+                      LATE_COMERS_NS = 20000000u;
 
 tcp_link *rd_tcp_find(tcp_world *w, uint64_t id)
 {
@@ -334,6 +335,8 @@ void rd_tcp_hear(tcp_world *w, tcp_conn *c, const rd_head *h, const char *bytes)
     } else if (h->kind == RD_BYE) {
         l->known[rank].closed = true;
         l->known[rank].inside = false;
+        if (!l->id)
+            rd_tcp_trust(w, c->rank);
         atomic_fetch_add(&w->goodbyes, 1);
     } else if (h->kind == RD_ALARM) {
         rd_error cause;
@@ -480,10 +483,13 @@ void rd_tcp_close_world(tcp_world *w)
             rd_tcp_flush_conn(w, c);
     }
     for (uint32_t r = 0; r < w->its.size; r++)
-        w->peers[r].want_ns = 0;
+        w->peers[r].want_ns = w->peers[r].suspect_ns = 0;
     w->wanted = 0;
     pthread_mutex_unlock(&w->lock);
+    const uint64_t soon = rd_now_ns() + LATE_COMERS_NS;
     rd_tcp_pump(w, 0);
+    while (w->strangers && rd_now_ns() < soon) /* who has just connected is told, too */
+        rd_tcp_pump(w, soon);
     while (!all_settled(w) && rd_now_ns() < until)
         rd_tcp_pump(w, rd_now_ns() + A_MOMENT_NS);
     for (const tcp_conn *c = w->conns; c; c = c->next)

@@ -27,12 +27,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum {
-    MOST_STRANGERS = 64,
-    NEXT_ADDRESS_NS = 250000000,
-    LONGEST_NS = 10000000 /* in us */
-};
-static const uint64_t TRY_NS = 10000000000u, STRANGER_NS = 10000000000u;
+enum { MOST_STRANGERS = 64, NEXT_ADDRESS_NS = 250000000 };
+static const uint64_t TRY_NS = 10000000000u, STRANGER_NS = 10000000000u, SUSPECT_NS = 1000000000u;
 
 /* --- sockets --- */
 
@@ -159,8 +155,8 @@ static bool greet(tcp_world *w, tcp_conn *c, const char *who)
 static void cancel(tcp_world *w, uint32_t rank)
 {
     tcp_peer *peer = &w->peers[rank];
-    w->wanted -= peer->want_ns != 0;
-    peer->want_ns = 0;
+    w->wanted -= (peer->want_ns != 0) + (peer->suspect_ns != 0);
+    peer->want_ns = peer->suspect_ns = 0;
     for (tcp_conn *c = w->conns, *next; c; c = next) {
         next = c->next;
         if (c->rank == rank && c->state == TCP_CONNECTING)
@@ -241,6 +237,22 @@ static void addresses_text(const tcp_world *w, uint32_t rank, char *text, size_t
     }
 }
 
+static bool has_other(const tcp_world *w, uint32_t rank)
+{
+    for (const tcp_conn *c = w->conns; c; c = c->next)
+        if (c->rank == rank && c->state == TCP_OPEN)
+            return true;
+    return false;
+}
+
+static void bury(tcp_world *w, uint32_t rank, const char *how)
+{
+    w->peers[rank].dead = true;
+    cancel(w, rank);
+    atomic_fetch_add(&w->goodbyes, 1);
+    rd_tcp_mourn(w, rank, how);
+}
+
 /* It was there when the world began. */
 static void unreachable(tcp_world *w, uint32_t rank)
 {
@@ -248,10 +260,7 @@ static void unreachable(tcp_world *w, uint32_t rank)
     addresses_text(w, rank, where, sizeof where);
     snprintf(how, sizeof how, "cannot be reached by rank %u (host %s) at port %u of %s",
              w->its.rank, w->its.places[w->its.rank].name, w->its.places[rank].port, where);
-    w->peers[rank].dead = true;
-    cancel(w, rank);
-    atomic_fetch_add(&w->goodbyes, 1);
-    rd_tcp_mourn(w, rank, how);
+    bury(w, rank, how);
 }
 
 static void try_address(tcp_world *w, uint32_t rank, uint64_t now)
@@ -359,13 +368,24 @@ uint64_t rd_tcp_timers(tcp_world *w, uint64_t now)
             go_on(w, rank, now);
         after = w->conns; /* others may have gone with it */
     }
-    for (uint32_t r = 0; r < w->its.size && w->wanted; r++)
+    for (uint32_t r = 0; r < w->its.size && w->wanted; r++) {
+        if (w->peers[r].suspect_ns && w->peers[r].suspect_ns <= now)
+            bury(w, r, "broke off a connection");
+        if (w->peers[r].suspect_ns)
+            next = earlier(next, w->peers[r].suspect_ns);
         if (w->peers[r].want_ns)
             next = earlier(next, go_on(w, r, now));
+    }
     return next;
 }
 
 /* --- the end of one --- */
+
+void rd_tcp_trust(tcp_world *w, uint32_t rank)
+{
+    w->wanted -= w->peers[rank].suspect_ns != 0;
+    w->peers[rank].suspect_ns = 0;
+}
 
 void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error)
 {
@@ -375,6 +395,11 @@ void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error)
     rd_tcp_end(w, c);
     if (expected)
         return;
+    if (has_other(w, rank)) { /* which may still say goodbye */
+        w->wanted += !w->peers[rank].suspect_ns;
+        w->peers[rank].suspect_ns = rd_now_ns() + SUSPECT_NS;
+        return;
+    }
     if (!error || error == ECONNRESET || error == EPIPE)
         snprintf(how, sizeof how, "died");
     else if (error == EBADMSG)
@@ -383,8 +408,5 @@ void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error)
         snprintf(how, sizeof how, "is not what answers at its address");
     else
         snprintf(how, sizeof how, "was lost: %s,", strerror(error));
-    w->peers[rank].dead = true;
-    cancel(w, rank);
-    atomic_fetch_add(&w->goodbyes, 1);
-    rd_tcp_mourn(w, rank, how);
+    bury(w, rank, how);
 }
