@@ -1,8 +1,11 @@
 #include "processes.h"
 
+#include "base/proof.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +15,39 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* --- hosts --- */
+
+/* RONDA_TEST_NETNS=a,b: ranks live in network namespaces of these names, as many in each, and meet at
+ * RONDA_TEST_ADDR, an address of the first. */
+static void meet_across(job *j)
+{
+    static uint32_t jobs;
+    const char *spaces = getenv("RONDA_TEST_NETNS"), *address = getenv("RONDA_TEST_ADDR");
+    if (!spaces || !address)
+        return;
+    j->hosts = 1;
+    for (const char *c = spaces; *c; c++)
+        j->hosts += *c == ',';
+    snprintf(j->address, sizeof j->address, "%.60s:%u", address,
+             10000 + ((unsigned)getpid() * 61 + jobs++) % 20000);
+}
+
+static void move_to_host(const job *j, uint32_t rank)
+{
+    const uint32_t hosts = j->hosts < j->size ? j->hosts : j->size;
+    const char *name = getenv("RONDA_TEST_NETNS");
+    char path[100];
+    for (uint32_t skip = rank * hosts / j->size; skip > 0; name++)
+        skip -= *name == ',';
+    snprintf(path, sizeof path, "/run/netns/%.*s", (int)strcspn(name, ","), name);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0 && setns(fd, CLONE_NEWNET) == 0, "rank %u cannot go to %s: %s", rank, path,
+          strerror(errno));
+    close(fd);
+}
+
+/* --- jobs --- */
+
 job job_open(uint32_t size, int (*body)(job *j, uint32_t rank), const void *context)
 {
     static const char template[] = {'X', 'X', 'X', 'X', 'X', 'X', 0};
@@ -19,6 +55,7 @@ job job_open(uint32_t size, int (*body)(job *j, uint32_t rank), const void *cont
     snprintf(j.directory, sizeof j.directory, "/tmp/ronda-test-%.6s", template);
     CHECK(mkdtemp(j.directory) != NULL, "no directory: %s", strerror(errno));
     snprintf(j.address, sizeof j.address, "file:%s/door", j.directory);
+    meet_across(&j);
     j.shared =
         mmap(NULL, sizeof *j.shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return j;
@@ -37,6 +74,8 @@ void job_start(job *j)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
             _exit(1);
+        if (j->hosts)
+            move_to_host(j, r);
         const int status = j->body(j, r);
         fflush(NULL);
         _exit(status ? status : test_failed());
@@ -148,6 +187,8 @@ static void live(void *context, uint32_t thread)
 /* In a thread of its own, since malloc counts what a thread has freed and keeps as in use. */
 int leave_nothing(job *j, uint32_t rank, void (*body)(job *j, uint32_t rank))
 {
+    uint8_t mac[RD_MAC];
+    rd_mac("once, so that libcrypto has what it keeps", "", 0, mac);
     mallopt(M_ARENA_MAX, 1); /* a new one would be counted, too */
     const uint32_t files = open_files();
     const size_t memory = mallinfo2().uordblks;

@@ -14,7 +14,8 @@ struct job {
     uint32_t size;
     int (*body)(job *j, uint32_t rank); /* in its own process; its exit status */
     const void *context;
-    char address[100]; /* file:PATH in a directory of its own */
+    uint32_t hosts;    /* network namespaces that ranks are in; 0: all are here */
+    char address[100]; /* file:PATH in a directory of its own, or HOST:PORT */
     char directory[64];
     pid_t pids[MOST_PROCESSES];
     int status[MOST_PROCESSES]; /* as waitpid() gives it; -1: still running */
@@ -23,6 +24,7 @@ struct job {
 
 struct shared {
     _Atomic uint64_t number[MOST_PROCESSES];
+    _Atomic uint64_t when[MOST_PROCESSES]; /* in ns */
 };
 
 job job_open(uint32_t size, int (*body)(job *j, uint32_t rank), const void *context);

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "calls.h"
 #include "plan/plan.h"
 #include "processes.h"
@@ -91,7 +92,9 @@ TEST(every_algorithm)
 
 /* --- death --- */
 
-enum { SMALL = 2, LARGE = 1 << 20 };
+enum { SMALL = 2, LARGE = 1 << 20, MOST_HEARD = 1000 };
+static double heard_ms[MOST_HEARD];
+static uint32_t heard_count;
 
 /* Calls without end; what happens to the others is the result. */
 static int call_until_it_fails(job *j, uint32_t rank)
@@ -109,6 +112,7 @@ static int call_until_it_fails(job *j, uint32_t rank)
                  : i % 4 == 2 ? ronda_allgather(c, x, y, count, RONDA_F32)
                               : ronda_barrier(c);
     }
+    j->shared->when[rank] = rd_now_ns();
     ronda_get_error(c, &e);
     j->shared->number[rank] = (uint64_t)(uint32_t)-status << 32 | e.peer;
     CHECK(ronda_barrier(c) == status, "a later call returned something else");
@@ -132,6 +136,7 @@ static void strike(uint32_t size, size_t count, int signal, ronda_status expecte
     while (!j.shared->number[victim] && !test_failed())
         sleep_ms(1);
     sleep_ms(delay_ms);
+    const uint64_t killed = rd_now_ns();
     kill(j.pids[victim], signal);
     if (signal == SIGSTOP) {
         sleep_ms(4000);
@@ -146,8 +151,27 @@ static void strike(uint32_t size, size_t count, int signal, ronda_status expecte
         CHECK((ronda_status) - (int32_t)(n >> 32) == expected && (uint32_t)n == victim,
               "rank %u of %u, %zu elements: status %d about rank %u, not %d about rank %u", r, size,
               count, -(int)(n >> 32), (unsigned)(uint32_t)n, expected, victim);
+        if (heard_count < MOST_HEARD)
+            heard_ms[heard_count++] = ((double)j.shared->when[r] - (double)killed) / 1e6;
     }
     job_close(&j);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* How long after the blow the survivors returned. */
+static void tell_heard(void)
+{
+    qsort(heard_ms, heard_count, sizeof *heard_ms, by_size);
+    if (heard_count)
+        printf("... %u survivors returned after: median %.1f ms, 90 in 100 %.1f, at most %.1f\n",
+               heard_count, heard_ms[heard_count / 2], heard_ms[heard_count * 9 / 10],
+               heard_ms[heard_count - 1]);
+    heard_count = 0;
 }
 
 TEST(a_rank_is_killed_at_any_moment)
@@ -156,6 +180,7 @@ TEST(a_rank_is_killed_at_any_moment)
     test_deadline(200);
     for (uint32_t i = 0; i < (test_sanitized() ? 8u : 24u) && !test_failed(); i++)
         strike(2 + i % 4, i % 3 ? SMALL : LARGE, SIGKILL, RONDA_EPEER, (uint32_t)rng_below(&r, 40));
+    tell_heard();
 }
 
 TEST(a_rank_crashes)

@@ -173,7 +173,7 @@ static ssize_t write_pipe(tcp_conn *c)
 
 void rd_tcp_flush_conn(tcp_world *w, tcp_conn *c)
 {
-    if (c->state != TCP_OPEN || c->fd < 0)
+    if (c->state != TCP_OPEN || c->fd < 0 || c->broken)
         return;
     for (;;) {
         fill(w, c);
@@ -183,7 +183,8 @@ void rd_tcp_flush_conn(tcp_world *w, tcp_conn *c)
         if (n > 0) {
             advance(c, (uint64_t)n);
         } else if (n < 0 && errno != EAGAIN && errno != EINTR) {
-            /* What the peer wrote before it went is still to be read: that will say why */
+            c->broken =
+                true; /* what the peer wrote before it went is still to be read, and will say why */
             return;
         } else if (n < 0 && errno == EAGAIN) {
             if (!c->full)
@@ -233,7 +234,7 @@ bool rd_tcp_say(tcp_conn *c, const rd_head *head, const void *bytes)
 
 bool rd_tcp_settled(const tcp_conn *c)
 {
-    return !c->count && !c->next_control.length;
+    return c->broken || (!c->count && !c->next_control.length);
 }
 
 /* --- messages that are not written after all --- */

@@ -127,6 +127,7 @@ struct tcp_conn {
     uint32_t address; /* which of the peer's is being tried */
     bool greeted;     /* by the peer */
     bool hung_up;     /* the peer has said that this is the end */
+    bool broken;      /* nothing can be written to it any more */
     bool full;        /* waits until it can be written */
     uint64_t since_ns;
     /* Reading */
