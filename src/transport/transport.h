@@ -47,6 +47,8 @@ typedef struct rd_link {
     const _Atomic uint32_t *goodbyes; /* grows when a rank closes: time to look who */
     const _Atomic uint32_t *alarm;    /* not 0: the world has failed, cause() says why */
     struct rd_link *whole; /* of a part of a world (see split): the link to all of it; else NULL */
+    const uint32_t
+        *host_of; /* [size]: ranks with equal numbers share memory; NULL: all do, or none */
 } rd_link;
 
 typedef struct {
