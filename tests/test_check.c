@@ -182,6 +182,24 @@ TEST(rows_for_hosts_are_proved_for_uneven_hosts)
     run_ranks(WORKERS, prove_uneven_hosts, &random);
 }
 
+TEST(rows_for_hosts_are_proved_for_many_ranks)
+{
+    const uint32_t hosts = test_sanitized() ? 3 : 9, each = test_sanitized() ? 4 : 16;
+    rd_hosts *map = rd_hosts_even(hosts, each);
+    for (const rd_algorithm *a = rd_algorithms; a->name && map; a++)
+        if (a->flags & RD_BY_HOST)
+            prove((question){.a = a,
+                             .n = hosts * each,
+                             .root = hosts * each / 3,
+                             .width = 4,
+                             .count = has_blocks(a) ? 2 : 5 * hosts * each + 7,
+                             .segment = 32,
+                             .mean = means(a),
+                             .place = RD_PLACE_MIXED,
+                             .hosts = map});
+    rd_hosts_free(map);
+}
+
 /* All others do not look at the map. */
 TEST(a_map_of_hosts_changes_no_other_row)
 {

@@ -90,19 +90,20 @@ static const rd_facts *facts_of(const rd_plan *p, const rd_step *s, const rd_fac
     return far ? facts->far : facts;
 }
 
-static double step_price(const rd_plan *p, const rd_step *s, const rd_facts *facts)
+static double step_price(const rd_plan *p, const rd_step *s, const rd_facts *facts, bool far)
 {
     const uint64_t bytes = s->count * p->shape.width;
     const bool lent = bytes > RD_INLINE_BYTES;
     const double size = (double)bytes;
 
     switch (s->verb) {
-    /* What comes back in the next round is stored into place; of twins one is copied for all */
+    /* What comes back in the next round is stored into place, unless it comes from another host; of twins
+     * one is copied for all */
     case RD_SEND:
         if (lent && facts->copies && s->from_buffer != RD_SCRATCH)
             return facts->send_ns +
                    (s->twin == RD_NONE ? facts->stage_ns + size * facts->stage_byte_ns : 0);
-        if (lent && s->back != RD_NONE && p->steps[s->back].round == s->round + 1)
+        if (lent && !far && s->back != RD_NONE && p->steps[s->back].round == s->round + 1)
             return facts->send_ns - facts->lend_ns - size * (facts->copy_ns - facts->fold_ns / 2);
         return facts->send_ns;
     case RD_RECV:
@@ -131,7 +132,7 @@ static rank_price price_rank(const rd_plan *p, const rd_facts *facts, uint8_t *f
     for (uint32_t i = 0; i < p->step_count; i++) {
         const rd_step *s = &p->steps[i];
         const rd_facts *link = facts_of(p, s, facts);
-        const double ns = step_price(p, s, link);
+        const double ns = step_price(p, s, link, link != facts);
         r.work_ns += ns;
         r.messages += s->peer != RD_NONE;
         if (link != facts) {
