@@ -65,11 +65,12 @@ static ronda_status check_config(const ronda_config *config, rd_error *err)
         return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "ronda_init: flags 0x%x are unknown",
                        config->flags);
     if (transport && *transport && strcmp(transport, "shm") != 0 && strcmp(transport, "tcp") != 0 &&
-        strcmp(transport, "auto") != 0)
-        return rd_fail(err, RONDA_EUNSUPPORTED, RONDA_ANY,
-                       "there is no transport '%s' between processes; this version has 'shm' and "
-                       "'tcp', and 'auto' picks one",
-                       transport);
+        strcmp(transport, "hosts") != 0 && strcmp(transport, "auto") != 0)
+        return rd_fail(
+            err, RONDA_EUNSUPPORTED, RONDA_ANY,
+            "there is no transport '%s' between processes; this version has 'shm', 'tcp' "
+            "and 'hosts', which is both, and 'auto' picks one",
+            transport);
     if (config && config->tuning)
         return rd_fail(err, RONDA_EUNSUPPORTED, RONDA_ANY,
                        "tuning files are not read by this version");

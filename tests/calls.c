@@ -290,6 +290,26 @@ void world_close(uint32_t size, ronda_comm *comms[])
     }
 }
 
+typedef struct {
+    ronda_comm **comms;
+    rank_fn *body;
+} play;
+
+static void play_rank(void *context, uint32_t rank)
+{
+    const play *p = context;
+    p->body(p->comms[rank], rank);
+}
+
+void world_play(uint32_t size, const char *algorithms, rank_fn *body)
+{
+    ronda_comm *comms[1024];
+    if (!world_open(size, algorithms, comms))
+        return;
+    run_ranks(size, play_rank, &(play){comms, body});
+    world_close(size, comms);
+}
+
 planned_call call_plan(rng *r, const model_call *c, bool exact)
 {
     return (planned_call){.call = *c,

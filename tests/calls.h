@@ -38,6 +38,9 @@ void call_close(call_buffers *b);       /* overwrites everything, and frees it *
 /* A world of threads with these algorithms ("allreduce=ring"; NULL: by cost). */
 bool world_open(uint32_t size, const char *algorithms, ronda_comm *comms[]);
 void world_close(uint32_t size, ronda_comm *comms[]);
+/* Opens one, runs the body in a thread for each rank, and closes it. */
+typedef void rank_fn(ronda_comm *comm, uint32_t rank);
+void world_play(uint32_t size, const char *algorithms, rank_fn *body);
 
 /* A list of calls, made by all ranks of a world one after the other, without a pause. */
 typedef struct {

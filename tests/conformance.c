@@ -116,7 +116,7 @@ static uint64_t send_some(rd_link *link, rd_port *port, const char *data, uint64
                           uint64_t at, uint64_t mark)
 {
     const rd_transport *t = link->transport;
-    if (bytes > RD_INLINE && t->lends(link, data, bytes)) {
+    if (bytes > RD_INLINE && t->lends(port, data, bytes)) {
         if (!t->can_send(port))
             return 0;
         t->lend(port, &(rd_loan){.data = data, .bytes = bytes, .mark = mark});
@@ -323,10 +323,11 @@ void conformance_inline_sizes(const conformance_subject *s)
 /* --- loans --- */
 
 /* Memory that this transport lends, or NULL: none of this. */
-static char *lendable(rd_link *link, uint64_t bytes, char *memory, uint64_t room)
+static char *lendable(rd_link *link, const rd_port *port, uint64_t bytes, char *memory,
+                      uint64_t room)
 {
     for (uint64_t at = 0; at + bytes <= room; at++)
-        if (link->transport->lends(link, memory + at, bytes))
+        if (link->transport->lends(port, memory + at, bytes))
             return memory + at;
     return NULL;
 }
@@ -347,7 +348,7 @@ void conformance_loans_come_home(const conformance_subject *s)
         return;
     rd_link *a = w.links[0], *b = w.links[1];
     rd_port *to = a->transport->port(a, 1, 2), *from = b->transport->port(b, 0, 2);
-    char *lent = lendable(a, 1000, memory, sizeof memory), *data = lent ? lent : memory;
+    char *lent = lendable(a, to, 1000, memory, sizeof memory), *data = lent ? lent : memory;
     for (uint32_t round = 0; round < 50; round++) {
         char got[1000];
         uint64_t mark;
@@ -382,7 +383,7 @@ void conformance_parts_are_released(const conformance_subject *s)
         return;
     rd_link *a = w.links[0], *b = w.links[1];
     rd_port *to = a->transport->port(a, 1, 1), *from = b->transport->port(b, 0, 1);
-    char *lent = lendable(a, 1000, memory, sizeof memory), *data = lent ? lent : memory;
+    char *lent = lendable(a, to, 1000, memory, sizeof memory), *data = lent ? lent : memory;
     for (uint32_t round = 0; round < 20 && !test_failed(); round++) {
         rng r = {round};
         rd_view view;
@@ -422,8 +423,8 @@ void conformance_returned_messages(const conformance_subject *s)
         return;
     rd_link *a = w.links[0], *b = w.links[1];
     const rd_transport *t = a->transport;
-    rd_port *to = t->port(a, 1, 3), *from = t->port(b, 0, 3);
-    char *data = t->pushes ? NULL : lendable(a, 200, memory, sizeof memory);
+    rd_port *to = t->port(a, 1, 3), *from = b->transport->port(b, 0, 3);
+    char *data = t->pushes ? NULL : lendable(a, to, 200, memory, sizeof memory);
     for (uint32_t round = 0; round < 100 && data && !test_failed(); round++) {
         rd_view view;
         memset(place, 0, sizeof place);
@@ -510,17 +511,17 @@ void conformance_channels_are_apart(const conformance_subject *s)
     CHECK(!t->can_send(t->port(a, 1, 1)), "not full");
     for (uint32_t i = 0; i < 10; i++) {
         conformance_send_inline(a, t->port(a, 1, 2), &i, sizeof i, i);
-        conformance_take(b, t->port(b, 0, 2), (char *)&got, sizeof got, &mark);
+        conformance_take(b, b->transport->port(b, 0, 2), (char *)&got, sizeof got, &mark);
         CHECK(got == i, "another channel: %u", got);
         conformance_send_inline(a, t->port(a, 2, 1), &i, sizeof i, i);
-        conformance_take(c, t->port(c, 0, 1), (char *)&got, sizeof got, &mark);
+        conformance_take(c, c->transport->port(c, 0, 1), (char *)&got, sizeof got, &mark);
         CHECK(got == i, "another peer: %u", got);
-        conformance_send_inline(b, t->port(b, 0, 1), &i, sizeof i, i);
+        conformance_send_inline(b, b->transport->port(b, 0, 1), &i, sizeof i, i);
         conformance_take(a, t->port(a, 1, 1), (char *)&got, sizeof got, &mark);
         CHECK(got == i, "the way back: %u", got);
     }
     for (uint32_t i = 0; i < RD_QUEUE; i++) {
-        conformance_take(b, t->port(b, 0, 1), (char *)&got, sizeof got, &mark);
+        conformance_take(b, b->transport->port(b, 0, 1), (char *)&got, sizeof got, &mark);
         CHECK(got == i, "message %u instead of %u", got, i);
     }
     conformance_close(&w, 3);
@@ -552,15 +553,16 @@ void conformance_reservations_are_apart(const conformance_subject *s)
             uint64_t mark;
             if (!slots[peer])
                 continue;
-            conformance_take(w.links[peer], t->port(w.links[peer], 0, 0), got, sizeof got, &mark);
+            conformance_take(w.links[peer], w.links[peer]->transport->port(w.links[peer], 0, 0),
+                             got, sizeof got, &mark);
             fill_message(want, bytes, peer, 0, round);
             CHECK(memcmp(got, want, bytes) == 0, "rank %u got other %u bytes", peer, bytes);
             if ((slots[0] = t->reserve(t->port(a, peer, 1), bytes,
                                        &room))) { /* what is free is used again */
                 memset(slots[0], 0x77, bytes);
                 t->commit(t->port(a, peer, 1), bytes, bytes, round);
-                conformance_take(w.links[peer], t->port(w.links[peer], 0, 1), got, sizeof got,
-                                 &mark);
+                conformance_take(w.links[peer], w.links[peer]->transport->port(w.links[peer], 0, 1),
+                                 got, sizeof got, &mark);
             }
         }
     }

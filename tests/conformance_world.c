@@ -75,7 +75,7 @@ static void act(sleep_scene *x, rd_link *b, rd_port *port)
         b->transport->abort(b, &(rd_error){.status = RONDA_EABORTED});
         break;
     case LEND:
-        if (b->transport->lends(b, memory, sizeof memory)) {
+        if (b->transport->lends(port, memory, sizeof memory)) {
             while (!b->transport->can_send(port))
                 conformance_pause(b, port);
             b->transport->lend(port, &(rd_loan){.data = memory, .bytes = sizeof memory});
@@ -86,7 +86,7 @@ static void act(sleep_scene *x, rd_link *b, rd_port *port)
         break;
     }
     const uint32_t last = x->deed < RELEASE ? b->transport->sent(port) - 1 : 0;
-    while (x->deed < RELEASE && b->transport->pushes && !b->transport->home(port, last))
+    while (x->deed < RELEASE && b->transport->pushes && !b->transport->gone(port, last))
         conformance_pause(b, port);
 }
 
@@ -400,11 +400,12 @@ void conformance_closing(const conformance_subject *s)
     for (uint32_t i = 0; i < RD_QUEUE; i++) {
         uint32_t got = 99;
         uint64_t mark;
-        conformance_take(b, t->port(b, 0, i % RD_CHANNELS), (char *)&got, sizeof got, &mark);
+        conformance_take(b, b->transport->port(b, 0, i % RD_CHANNELS), (char *)&got, sizeof got,
+                         &mark);
         CHECK(got == i && mark == i, "message %u instead of %u", got, i);
     }
     CHECK(atomic_load(b->alarm) == 0, "closing is no failure");
-    conformance_send_inline(b, t->port(b, 0, 0), "x", 1, 0); /* to nobody: no harm */
+    conformance_send_inline(b, b->transport->port(b, 0, 0), "x", 1, 0); /* to nobody: no harm */
     conformance_close(&w, 3);
 }
 

@@ -119,6 +119,12 @@ bool test_sanitized(void)
 #endif
 }
 
+unsigned test_seconds(void)
+{
+    const char *given = getenv("RONDA_TEST_SECONDS");
+    return given ? (unsigned)strtoul(given, NULL, 10) : 0;
+}
+
 /* --- random numbers: splitmix64 --- */
 
 rng rng_start(void)
@@ -131,6 +137,14 @@ rng rng_start(void)
     pthread_mutex_unlock(&lock);
     rng r = {seed ^ hash};
     return (rng){rng_next(&r)};
+}
+
+rng rng_again(void)
+{
+    pthread_mutex_lock(&lock);
+    seed++;
+    pthread_mutex_unlock(&lock);
+    return rng_start();
 }
 
 uint64_t rng_next(rng *r)

@@ -5,7 +5,8 @@
  * A test registers itself; harness.c has main().  CHECK may be called from any thread.  A test that
  * outlives its deadline ends the program with the test's name.  Arguments of a test program: parts
  * of the names of tests to run; none: all.  Random tests draw from rng_start(), which prints
- * nothing unless the test fails, and then the seed: RONDA_TEST_SEED=n repeats it. */
+ * nothing unless the test fails, and then the seed: RONDA_TEST_SEED=n repeats it.  Some of them go on
+ * for RONDA_TEST_SECONDS=n. */
 #ifndef RD_HARNESS_H
 #define RD_HARNESS_H
 
@@ -36,12 +37,15 @@ void test_skip(const char *format, ...)
 void test_deadline(unsigned seconds);      /* of the running test, from now; 60 unless set */
 bool test_failed(void);                    /* the running test, so far */
 bool test_sanitized(void);                 /* built with a sanitizer: do less */
+unsigned test_seconds(void); /* for how long a random test was asked to go on; 0: not */
 
 /* Random numbers, the same for the same seed. */
 typedef struct {
     uint64_t state;
 } rng;
 rng rng_start(void); /* from this run's seed and the test's name */
+rng rng_again(
+    void); /* the same, from the seed after it: what fails names the seed of its own round */
 uint64_t rng_next(rng *r);
 uint64_t rng_below(rng *r, uint64_t bound); /* 0 .. bound-1; bound > 0 */
 

@@ -34,11 +34,13 @@ uint64_t hurtful(rng *r, uint64_t now, uint64_t limit)
     }
 }
 
+enum { QUEUES = RD_CHANNELS + 2 }; /* the last two are for letters */
+
 static struct {
     rd_transport transport;
     rd_member *member;
-    rd_port *ports[LIAR_RANKS][RD_CHANNELS];
-    uint32_t lines[LIAR_RANKS][RD_CHANNELS];
+    rd_port *ports[LIAR_RANKS][QUEUES];
+    uint32_t lines[LIAR_RANKS][QUEUES];
     rng random;
     uint32_t lie, countdown;
 } liar;
@@ -122,6 +124,12 @@ static void spoil(rd_line *l, uint64_t bytes, uint64_t total)
     case 6:
         l->ack = (uint16_t)rng_next(r);
         break;
+    case 7: /* what letters say: their kind, and number or tag */
+        l->mark = l->mark << 8 >> 8 | rng_below(r, 6) << 56;
+        break;
+    case 8:
+        l->mark = l->mark >> 32 << 32 | (uint32_t)hurtful(r, l->mark, 5);
+        break;
     default:
         ((uint64_t *)l)[1 + rng_below(r, 7)] = hurtful(r, ((uint64_t *)l)[1], limit);
     }
@@ -144,6 +152,8 @@ static void publish(uint32_t peer, uint32_t channel, const rd_line *line)
     rd_line *to = own_line(peer, channel, number);
     memcpy((char *)to + 4, (const char *)line + 4, 60);
     atomic_store(&to->seq, number + 1);
+    if (channel >= RD_CHANNELS) /* or nobody looks */
+        atomic_fetch_add(&liar.member->boards[peer].letters, 1);
 }
 
 /* A long message may begin with a piece that is as it should be. */
@@ -184,7 +194,7 @@ static void lie_or_commit(uint32_t peer, uint32_t channel, rd_port *port, uint64
 static void liar_commit(rd_port *port, uint64_t bytes, uint64_t total, uint64_t mark)
 {
     for (uint32_t peer = 0; peer < liar.member->link.size; peer++)
-        for (uint32_t c = 0; c < RD_CHANNELS; c++)
+        for (uint32_t c = 0; c < QUEUES; c++)
             if (liar.ports[peer][c] == port) {
                 lie_or_commit(peer, c, port, bytes, total, mark);
                 return;

@@ -2,6 +2,7 @@
 #include "links.h"
 
 #include "base/mem.h"
+#include "transport/mixed.h"
 #include "transport/tcp.h"
 
 #include <arpa/inet.h>
@@ -64,7 +65,7 @@ static int listen_here(rd_place *place)
     return fd;
 }
 
-bool links_tcp(uint32_t size, rd_link *links[])
+static bool open_tcp(uint32_t size, rd_link *links[], uint32_t local)
 {
     static const char key[] = "a key";
     rd_error err = {0};
@@ -83,10 +84,36 @@ bool links_tcp(uint32_t size, rd_link *links[])
                               .job = 77,
                               .timeout_ns = 10000000000u};
         memcpy(parts.places, places, sizeof places);
+        parts.host_of = local ? rd_alloc(size * sizeof *parts.host_of) : NULL;
+        for (uint32_t i = 0; i < size && local; i++)
+            parts.host_of[i] = i / local;
         memcpy(parts.key, key, sizeof key);
         status = rd_tcp_open(&parts, &links[r], &err);
     }
     if (status)
         fprintf(stderr, "%s\n", err.message);
     return !status;
+}
+
+bool links_tcp(uint32_t size, rd_link *links[])
+{
+    return open_tcp(size, links, 0);
+}
+
+bool links_mixed(uint32_t size, rd_link *links[])
+{
+    enum { LOCAL = 2 };
+    rd_link *tcp[MOST], *shm[MOST];
+    rd_error err = {0};
+    bool good = open_tcp(size, tcp, LOCAL);
+    for (uint32_t r = 0; r < size && good; r += LOCAL)
+        if (size - r >= LOCAL)
+            good = links_shm(LOCAL, shm + r);
+    for (uint32_t r = 0; r < size && good; r++) {
+        const bool alone = size - r / LOCAL * LOCAL < LOCAL;
+        links[r] = tcp[r];
+        if (!alone)
+            good = !rd_mixed_open(tcp[r], shm[r], &links[r], &err);
+    }
+    return good;
 }

@@ -1,6 +1,8 @@
 #include "processes.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +11,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "calls.h"
 
 job job_open(uint32_t size, int (*body)(job *j, uint32_t rank), const void *context)
 {
@@ -78,6 +78,37 @@ void job_close(job *j)
     munmap(j->shared, sizeof *j->shared);
 }
 
+void job_run(uint32_t size, int (*body)(job *j, uint32_t rank), const void *context,
+             unsigned seconds)
+{
+    job j = job_open(size, body, context);
+    job_start(&j);
+    job_wait(&j, seconds);
+    for (uint32_t r = 0; r < size; r++)
+        CHECK(j.status[r] == 0, "rank %u of %u ended with 0x%x", r, size, (unsigned)j.status[r]);
+    job_close(&j);
+}
+
+typedef struct {
+    rank_fn *body;
+} play;
+
+static int play_rank(job *j, uint32_t rank)
+{
+    const play *p = j->context;
+    ronda_comm *comm = job_join(j, rank);
+    if (!comm)
+        return 1;
+    p->body(comm, rank);
+    CHECK(ronda_close(comm) == RONDA_OK, "rank %u of %u does not close well", rank, j->size);
+    return 0;
+}
+
+void job_play(uint32_t size, rank_fn *body, unsigned seconds)
+{
+    job_run(size, play_rank, &(play){body}, seconds);
+}
+
 ronda_comm *job_join(job *j, uint32_t rank)
 {
     ronda_comm *c = NULL;
@@ -89,4 +120,40 @@ ronda_comm *job_join(job *j, uint32_t rank)
     const ronda_status status = ronda_init(&config, &c);
     CHECK(status == RONDA_OK, "rank %u of %u: %s", rank, j->size, ronda_last_error(NULL));
     return c;
+}
+
+/* --- what is left --- */
+
+uint32_t open_files(void)
+{
+    uint32_t n = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+typedef struct {
+    void (*body)(job *j, uint32_t rank);
+    job *j;
+    uint32_t rank;
+} life;
+
+static void live(void *context, uint32_t thread)
+{
+    const life *l = context;
+    (void)thread;
+    l->body(l->j, l->rank);
+}
+
+/* In a thread of its own, since malloc counts what a thread has freed and keeps as in use. */
+int leave_nothing(job *j, uint32_t rank, void (*body)(job *j, uint32_t rank))
+{
+    mallopt(M_ARENA_MAX, 1); /* a new one would be counted, too */
+    const uint32_t files = open_files();
+    const size_t memory = mallinfo2().uordblks;
+    run_ranks(1, live, &(life){body, j, rank});
+    CHECK(open_files() == files, "rank %u: %u files are open, not %u", rank, open_files(), files);
+    CHECK(test_sanitized() || mallinfo2().uordblks <= memory + 1024,
+          "rank %u: %zu bytes in use have become %zu", rank, memory, mallinfo2().uordblks);
+    return 0;
 }

@@ -2,8 +2,7 @@
 #ifndef RD_PROCESSES_H
 #define RD_PROCESSES_H
 
-#include "harness.h"
-#include "ronda.h"
+#include "calls.h"
 
 #include <sys/types.h>
 
@@ -32,7 +31,17 @@ void job_start(job *j);
 void job_wait(job *j, unsigned seconds);
 void job_close(job *j); /* nothing may be left of it */
 
+/* All of this: a job whose every rank should end well, and within this time. */
+void job_run(uint32_t size, int (*body)(job *j, uint32_t rank), const void *context,
+             unsigned seconds);
+/* The same; body is run by every rank between joining and closing. */
+void job_play(uint32_t size, rank_fn *body, unsigned seconds);
+
 /* In a rank: joins the job's world, or fails the test. */
 ronda_comm *job_join(job *j, uint32_t rank);
+
+uint32_t open_files(void);
+/* In a rank: runs this, and checks that it leaves no file open and no memory in use. */
+int leave_nothing(job *j, uint32_t rank, void (*body)(job *j, uint32_t rank));
 
 #endif

@@ -160,9 +160,9 @@ static bool scramble_share(rd_port *p, const rd_port *committed, uint64_t bytes,
     return true;
 }
 
-static bool scramble_lends(const rd_link *l, const void *data, uint64_t bytes)
+static bool scramble_lends(const rd_port *p, const void *data, uint64_t bytes)
 {
-    const scramble_mood *mood = &((const scrambled_link *)l)->world->mood;
+    const scramble_mood *mood = &p->world->mood;
     rng r = {mood->seed ^ (uintptr_t)data ^ bytes << 32};
     return rng_next(&r) % 256 >= mood->copy;
 }

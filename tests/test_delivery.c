@@ -119,6 +119,11 @@ TEST(sockets_give_the_same_bits)
     same_bits(links_tcp, 5);
 }
 
+TEST(hosts_give_the_same_bits)
+{
+    same_bits(links_mixed, 5);
+}
+
 static void programs(opener *open, uint32_t rounds)
 {
     rng r = rng_start();
@@ -141,6 +146,11 @@ TEST(programs_over_shared_memory)
 TEST(programs_over_sockets)
 {
     programs(links_tcp, 40);
+}
+
+TEST(programs_over_hosts)
+{
+    programs(links_mixed, 40);
 }
 
 /* Several megabytes at once: more than there is room for on the way. */
@@ -178,4 +188,9 @@ TEST(long_messages_over_shared_memory)
 TEST(long_messages_over_sockets)
 {
     long_messages(links_tcp, 3);
+}
+
+TEST(long_messages_over_hosts)
+{
+    long_messages(links_mixed, 3);
 }

@@ -21,16 +21,6 @@
 static const char KEY[] = "a key of the tests";
 enum { READY = 10 }; /* in job.shared: how far things are */
 
-static void run_job(uint32_t size, int (*body)(job *j, uint32_t rank))
-{
-    job j = job_open(size, body, NULL);
-    job_start(&j);
-    job_wait(&j, 50);
-    for (uint32_t r = 0; r < size; r++)
-        CHECK(j.status[r] == 0, "process %u ended with 0x%x", r, (unsigned)j.status[r]);
-    job_close(&j);
-}
-
 static bool await_number(job *j, uint32_t which, uint64_t least)
 {
     const double end = seconds_now() + 30;
@@ -128,7 +118,7 @@ static int strangers(job *j, uint32_t rank)
 
 TEST(strangers_say_almost_the_right_thing)
 {
-    run_job(3, strangers);
+    job_run(3, strangers, NULL, 50);
 }
 
 /* --- a guest who was let in, and then says what makes no sense --- */
@@ -180,7 +170,7 @@ static int out_of_turn(job *j, uint32_t rank)
 
 TEST(a_guest_speaks_out_of_turn)
 {
-    run_job(3, out_of_turn);
+    job_run(3, out_of_turn, NULL, 50);
 }
 
 /* --- somebody in rank 0's place --- */
@@ -276,5 +266,5 @@ static int hear_a_false_rank_0(job *j, uint32_t rank)
 
 TEST(somebody_in_rank_0s_place)
 {
-    run_job(2, hear_a_false_rank_0);
+    job_run(2, hear_a_false_rank_0, NULL, 50);
 }

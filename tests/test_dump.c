@@ -5,40 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "calls.h"
+#include "dumped.h"
 #include "processes.h"
 
-enum { MOST_TEXT = 1 << 16, LARGE = 70000 };
+enum { LARGE = 70000 };
 
 /* --- reading what was written --- */
-
-static int text_open(void)
-{
-    const int fd = memfd_create("dump", 0);
-    CHECK(fd >= 0 && fcntl(fd, F_SETFL, O_APPEND) == 0, "no file: %s", strerror(errno));
-    return fd; /* several processes write to it */
-}
-
-/* All that was written so far; until the next call. */
-static const char *text_of(int fd)
-{
-    static _Thread_local char text[MOST_TEXT];
-    const ssize_t n = pread(fd, text, sizeof text - 1, 0);
-    text[n > 0 ? n : 0] = 0;
-    return text;
-}
-
-static const char *dumped(ronda_comm *comm)
-{
-    const int fd = text_open();
-    CHECK(ronda_dump(comm, fd) == RONDA_OK, "%s", ronda_last_error(comm));
-    const char *text = text_of(fd);
-    close(fd);
-    return text;
-}
 
 static bool says(const char *text, const char *what)
 {
@@ -450,9 +425,5 @@ static int handlers(job *j, uint32_t rank)
 
 TEST(the_signal_is_borrowed)
 {
-    job j = job_open(1, handlers, NULL);
-    job_start(&j);
-    job_wait(&j, 50);
-    CHECK(j.status[0] == 0, "status %x", j.status[0]);
-    job_close(&j);
+    job_run(1, handlers, NULL, 50);
 }

@@ -191,6 +191,12 @@ TEST(rows_for_hosts_run_over_sockets)
     run_rows(links_tcp, test_sanitized() ? 3 : 5);
 }
 
+/* Hosts of two ranks, as its links have it; the maps here may be others. */
+TEST(rows_for_hosts_run_over_both)
+{
+    run_rows(links_mixed, test_sanitized() ? 3 : 5);
+}
+
 /* --- communicators --- */
 
 enum { RANKS = 6, LINE = 300 };

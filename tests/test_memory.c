@@ -112,19 +112,15 @@ TEST(without_a_communicator)
           "there is none");
 }
 
-static void use_in_thread(void *context, uint32_t rank)
+static void use_in_thread(ronda_comm *comm, uint32_t rank)
 {
-    ronda_comm **comms = context;
-    use(comms[rank]);
+    (void)rank;
+    use(comm);
 }
 
 TEST(threads)
 {
-    ronda_comm *comms[3];
-    if (!world_open(3, NULL, comms))
-        return;
-    run_ranks(3, use_in_thread, comms);
-    world_close(3, comms);
+    world_play(3, NULL, use_in_thread);
 }
 
 /* Each rank's memory is its own, and all of it works in one call. */
@@ -194,24 +190,12 @@ static int call_everything(job *j, uint32_t rank)
 TEST(sixty_four_ranks_take_less_than_4_MiB_each)
 {
     test_deadline(120);
-    job j = job_open(CROWD, call_everything, NULL);
-    job_start(&j);
-    job_wait(&j, 100);
-    for (uint32_t r = 0; r < CROWD; r++)
-        CHECK(j.status[r] == 0, "rank %u ended with 0x%x", r, (unsigned)j.status[r]);
-    job_close(&j);
+    job_run(CROWD, call_everything, NULL, 100);
 }
 
 TEST(processes)
 {
     test_deadline(120);
-    for (uint32_t size = 2; size <= 5 && !test_failed(); size++) {
-        job j = job_open(size, use_in_process, NULL);
-        job_start(&j);
-        job_wait(&j, 60);
-        for (uint32_t r = 0; r < size; r++)
-            CHECK(j.status[r] == 0, "rank %u of %u ended with 0x%x", r, size,
-                  (unsigned)j.status[r]);
-        job_close(&j);
-    }
+    for (uint32_t size = 2; size <= 5 && !test_failed(); size++)
+        job_run(size, use_in_process, NULL, 60);
 }

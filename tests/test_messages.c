@@ -9,18 +9,13 @@
 
 #include "calls.h"
 #include "processes.h"
+#include "traffic.h"
 
 enum { MOST = 7, MESSAGES = 60 };
 
 typedef struct {
-    uint32_t from, to, tag;
-    size_t count; /* of u32 */
-} message;
-
-typedef struct {
-    uint32_t size, count;
-    message messages[MESSAGES];
-    uint64_t seed;
+    uint32_t size;
+    traffic traffic;
     bool any; /* receives ask for anything */
     ronda_comm *comms[MOST];
 } exchange;
@@ -28,49 +23,10 @@ typedef struct {
 static void draw_exchange(rng *r, exchange *x, uint32_t size)
 {
     x->size = size;
-    x->count = MESSAGES;
-    x->seed = rng_next(r);
+    x->traffic = (traffic){.count = MESSAGES, .seed = rng_next(r)};
     x->any = rng_below(r, 2);
     for (uint32_t i = 0; i < MESSAGES; i++)
-        x->messages[i] = (message){.from = (uint32_t)rng_below(r, size),
-                                   .to = (uint32_t)rng_below(r, size),
-                                   .tag = (uint32_t)rng_below(r, 3) * 1000003,
-                                   .count = rng_below(r, 4)   ? rng_below(r, 30)
-                                            : rng_below(r, 3) ? rng_below(r, 6000)
-                                                              : rng_below(r, 200000)};
-}
-
-/* Element k of message i: the first one tells which message it is. */
-static uint32_t word(const exchange *x, uint32_t i, size_t k)
-{
-    return k == 0 ? i : (uint32_t)((x->seed + i * 7919) * (2 * k + 1) >> 13);
-}
-
-static void fill(const exchange *x, uint32_t i, uint32_t *to)
-{
-    for (size_t k = 0; k < x->messages[i].count; k++)
-        to[k] = word(x, i, k);
-}
-
-/* Of messages alike the first that has not been received must come first. */
-static bool check_message(const exchange *x, uint32_t rank, const ronda_message *info,
-                          const uint32_t *got, bool received[])
-{
-    uint32_t i = 0;
-    while (i < x->count && (received[i] || x->messages[i].to != rank ||
-                            x->messages[i].from != info->peer || x->messages[i].tag != info->tag))
-        i++;
-    if (!CHECK(i < x->count, "rank %u: a message of rank %u, tag %u, that nobody sent", rank,
-               info->peer, info->tag))
-        return false;
-    received[i] = true;
-    if (!CHECK(info->count == x->messages[i].count, "message %u has %zu elements, not %zu", i,
-               info->count, x->messages[i].count))
-        return false;
-    for (size_t k = 0; k < info->count; k++)
-        if (!CHECK(got[k] == word(x, i, k), "message %u, element %zu of %zu", i, k, info->count))
-            return false;
-    return true;
+        x->traffic.messages[i] = message_draw(r, size, TRAFFIC_LONGEST);
 }
 
 typedef struct {
@@ -81,39 +37,41 @@ typedef struct {
 
 static bool post_receive(const exchange *x, ronda_comm *comm, const message *m, under_way *u)
 {
-    u->data = malloc(200000 * 4); /* room for whatever comes */
-    return CHECK(ronda_irecv(comm, u->data, 200000, RONDA_U32, x->any ? RONDA_ANY : m->from,
-                             x->any ? RONDA_ANY : m->tag, &u->info, &u->request) == RONDA_OK,
+    u->data = malloc(TRAFFIC_LONGEST * 4); /* room for whatever comes */
+    return CHECK(ronda_irecv(comm, u->data, TRAFFIC_LONGEST, RONDA_U32,
+                             x->any ? RONDA_ANY : m->from, x->any ? RONDA_ANY : m->tag, &u->info,
+                             &u->request) == RONDA_OK,
                  "%s", ronda_last_error(comm));
 }
 
 static bool run_exchange(const exchange *x, ronda_comm *comm, uint32_t rank)
 {
-    rng r = {x->seed + rank * 31};
+    const traffic *t = &x->traffic;
+    rng r = {t->seed + rank * 31};
     under_way sends[MESSAGES], receives[MESSAGES];
     uint32_t order[MESSAGES], sent = 0, expected = 0, posted = 0;
     bool received[MESSAGES] = {false};
-    for (uint32_t i = 0; i < x->count; i++)
-        if (x->messages[i].to == rank) { /* in any order */
+    for (uint32_t i = 0; i < t->count; i++)
+        if (t->messages[i].to == rank) { /* in any order */
             const uint32_t at = (uint32_t)rng_below(&r, expected + 1);
             memmove(&order[at + 1], &order[at], (expected - at) * sizeof *order);
             order[at] = i;
             expected++;
         }
-    for (uint32_t i = 0; i < x->count || posted < expected;) {
-        if (i < x->count && x->messages[i].from != rank) {
+    for (uint32_t i = 0; i < t->count || posted < expected;) {
+        if (i < t->count && t->messages[i].from != rank) {
             i++;
-        } else if (i < x->count && rng_below(&r, 2)) {
-            const message *m = &x->messages[i];
+        } else if (i < t->count && rng_below(&r, 2)) {
+            const message *m = &t->messages[i];
             under_way *u = &sends[sent++];
             u->data = malloc(m->count * 4 + 1);
-            fill(x, i++, u->data);
+            traffic_fill(t, i++, u->data);
             if (!CHECK(ronda_isend(comm, u->data, m->count, RONDA_U32, m->to, m->tag,
                                    &u->request) == RONDA_OK,
                        "%s", ronda_last_error(comm)))
                 return false;
         } else if (posted < expected) {
-            if (!post_receive(x, comm, &x->messages[order[posted]], &receives[posted]))
+            if (!post_receive(x, comm, &t->messages[order[posted]], &receives[posted]))
                 return false;
             posted++;
         }
@@ -127,7 +85,7 @@ static bool run_exchange(const exchange *x, ronda_comm *comm, uint32_t rank)
             return false;
     }
     for (uint32_t i = 0; i < expected; i++) {
-        if (!check_message(x, rank, &receives[i].info, receives[i].data, received))
+        if (!traffic_check(t, rank, &receives[i].info, receives[i].data, received))
             return false;
         free(receives[i].data);
     }
@@ -175,16 +133,6 @@ static int run_process(job *j, uint32_t rank)
     return 0;
 }
 
-static void run_job(uint32_t size, int (*body)(job *j, uint32_t rank), const void *context)
-{
-    job j = job_open(size, body, context);
-    job_start(&j);
-    job_wait(&j, 60);
-    for (uint32_t r = 0; r < size; r++)
-        CHECK(j.status[r] == 0, "rank %u ended with 0x%x", r, (unsigned)j.status[r]);
-    job_close(&j);
-}
-
 TEST(random_messages_of_processes)
 {
     rng r = rng_start();
@@ -192,7 +140,7 @@ TEST(random_messages_of_processes)
     for (uint32_t i = 0; i < (test_sanitized() ? 6 : 25) && !test_failed(); i++) {
         static exchange x;
         draw_exchange(&r, &x, 1 + (uint32_t)rng_below(&r, 5));
-        run_job(x.size, run_process, &x);
+        job_run(x.size, run_process, &x, 60);
     }
 }
 
@@ -202,6 +150,7 @@ static void run_rules(ronda_comm *comm, uint32_t rank)
 {
     uint32_t here[5000], there[5000];
     ronda_message info = {0};
+    ronda_set_timeout(comm, 20000000000);
     for (uint32_t i = 0; i < 5000; i++)
         here[i] = rank * 100000 + i;
     /* both send first: short messages do not wait for their receiver; 40 are more than a queue holds */
@@ -240,80 +189,22 @@ static void run_rules(ronda_comm *comm, uint32_t rank)
               ronda_recv(comm, there, 5000, RONDA_U32, rank, 3, NULL) == RONDA_OK &&
               ronda_wait(request) == RONDA_OK,
           "%s", ronda_last_error(comm));
+    /* a short one is taken in behind a long one that nobody has asked for, and keeps its turn */
+    CHECK(ronda_isend(comm, here, 5000, RONDA_U32, rank, 4, &request) == RONDA_OK &&
+              ronda_send(comm, here, 5, RONDA_U32, rank, 4) == RONDA_OK &&
+              ronda_recv(comm, there, 5000, RONDA_U32, RONDA_ANY, 4, &info) == RONDA_OK &&
+              info.count == 5000 && ronda_wait(request) == RONDA_OK &&
+              memcmp(here, there, sizeof here) == 0 &&
+              ronda_recv(comm, there, 5000, RONDA_U32, rank, 4, &info) == RONDA_OK &&
+              info.count == 5,
+          "%s", ronda_last_error(comm));
     CHECK(ronda_barrier(comm) == RONDA_OK, "%s", ronda_last_error(comm));
-}
-
-static void thread_rules(void *context, uint32_t rank)
-{
-    run_rules(((ronda_comm **)context)[rank], rank);
-}
-
-static int process_rules(job *j, uint32_t rank)
-{
-    ronda_comm *comm = job_join(j, rank);
-    if (!comm)
-        return 1;
-    run_rules(comm, rank);
-    CHECK(ronda_close(comm) == RONDA_OK, "close");
-    return 0;
 }
 
 TEST(the_rules)
 {
-    ronda_comm *comms[2];
-    if (!world_open(2, NULL, comms))
-        return;
-    run_ranks(2, thread_rules, comms);
-    world_close(2, comms);
-    run_job(2, process_rules, NULL);
-}
-
-/* --- the store --- */
-
-/* Rank 0 sends more than rank 1 keeps: it waits until rank 1 takes some, and memory stays bounded. */
-static int flood(job *j, uint32_t rank)
-{
-    enum { LETTERS = 600, WORDS = 4000 };
-    ronda_comm *comm = job_join(j, rank);
-    static uint32_t data[WORDS];
-    if (!comm)
-        return 1;
-    ronda_set_timeout(comm, 20000000000);
-    for (uint32_t i = 0; i < LETTERS && rank == 0; i++) {
-        data[1] = i;
-        CHECK(ronda_send(comm, data, WORDS, RONDA_U32, 1, 5) == RONDA_OK, "%s",
-              ronda_last_error(comm));
-        j->shared->number[0] = i + 1;
-    }
-    if (rank == 1) {
-        ronda_request *request;
-        bool done = false;
-        CHECK(ronda_irecv(comm, data, WORDS, RONDA_U32, 0, 6, NULL, &request) == RONDA_OK, "%s",
-              ronda_last_error(comm));
-        for (int i = 0; i < 300 && !done; i++) {
-            CHECK(ronda_test(request, &done) == RONDA_OK, "%s", ronda_last_error(comm));
-            sleep_ms(1);
-        }
-        const uint64_t came = j->shared->number[0];
-        CHECK(came >= 60 && came < LETTERS - 50, "%d letters were taken in", (int)came);
-        for (uint32_t i = 0; i < LETTERS; i++)
-            CHECK(ronda_recv(comm, data, WORDS, RONDA_U32, 0, 5, NULL) == RONDA_OK && data[1] == i,
-                  "letter %u: %u: %s", i, data[1], ronda_last_error(comm));
-        CHECK(ronda_send(comm, data, 1, RONDA_U32, 1, 6) == RONDA_OK, "%s", ronda_last_error(comm));
-        ronda_request *mine = request;
-        CHECK(ronda_abort(comm, "the end") == RONDA_OK, "abort");
-        CHECK(ronda_wait(mine) == RONDA_EABORTED, "%s", ronda_last_error(comm));
-    } else {
-        while (ronda_barrier(comm) == RONDA_OK)
-            ;
-    }
-    ronda_close(comm);
-    return 0;
-}
-
-TEST(a_flood_is_held_back)
-{
-    run_job(2, flood, NULL);
+    world_play(2, NULL, run_rules);
+    job_play(2, run_rules, 60);
 }
 
 /* --- misuse and failure --- */
@@ -365,8 +256,8 @@ static int fail_alone(job *j, uint32_t rank)
         sleep_ms(100);
         if (deed == 1)
             _exit(0);
-        if (deed == 2)
-            sleep_ms(700);
+        while (deed == 2 && !j->shared->number[0]) /* until it has been missed */
+            sleep_ms(1);
         ronda_close(comm);
         return 0;
     }
@@ -376,6 +267,7 @@ static int fail_alone(job *j, uint32_t rank)
                                     ? ronda_recv(comm, &word, 1, RONDA_U32, RONDA_ANY, 3, NULL)
                                     : ronda_recv(comm, &word, 1, RONDA_U32, 1, 3, NULL);
     const char *text = ronda_last_error(comm);
+    j->shared->number[0] = 1;
     CHECK(status == (deed == 2 ? RONDA_ETIMEOUT : RONDA_EPEER), "%d: %s", status, text);
     CHECK(strstr(text, deed == 0   ? "recv of 1 u32 with tag 3 from rank 1: it has closed"
                        : deed == 1 ? "rank 1 (pid "
@@ -391,7 +283,7 @@ static int fail_alone(job *j, uint32_t rank)
 TEST(a_writer_that_is_gone)
 {
     for (int deed = 0; deed < 4; deed++)
-        run_job(2, fail_alone, &deed);
+        job_run(2, fail_alone, &deed, 60);
 }
 
 /* --- nobody stands in anybody's way --- */
@@ -442,19 +334,9 @@ static void run_ways(ronda_comm *world, uint32_t rank)
     CHECK(ronda_barrier(world) == RONDA_OK && ronda_close(part) == RONDA_OK, "close");
 }
 
-static int process_ways(job *j, uint32_t rank)
-{
-    ronda_comm *comm = job_join(j, rank);
-    if (!comm)
-        return 1;
-    run_ways(comm, rank);
-    CHECK(ronda_close(comm) == RONDA_OK, "close");
-    return 0;
-}
-
 TEST(nobody_stands_in_the_way)
 {
-    run_job(2, process_ways, NULL);
+    job_play(2, run_ways, 60);
 }
 
 /* Whoever only tests hears of a peer's death, too. */
@@ -482,5 +364,41 @@ static int test_only(job *j, uint32_t rank)
 
 TEST(a_test_notices_that_the_writer_died)
 {
-    run_job(2, test_only, NULL);
+    job_run(2, test_only, NULL, 60);
+}
+
+/* Rank 1 has closed, and rank 0 has asked for anything: it may still write to itself. */
+static int write_to_oneself(job *j, uint32_t rank)
+{
+    ronda_comm *comm = job_join(j, rank);
+    uint32_t got = 0, word = 77;
+    ronda_request *request;
+    ronda_message info;
+    bool done = false;
+    if (!comm)
+        return 1;
+    if (rank == 1) {
+        ronda_close(comm);
+        j->shared->number[0] = 1;
+        return 0;
+    }
+    CHECK(ronda_irecv(comm, &got, 1, RONDA_U32, RONDA_ANY, RONDA_ANY, &info, &request) == RONDA_OK,
+          "%s", ronda_last_error(comm));
+    while (!j->shared->number[0])
+        sleep_ms(1);
+    for (double end = seconds_now() + 0.1; seconds_now() < end && !done;) /* it looks around */
+        CHECK(ronda_test(request, &done) == RONDA_OK, "%s", ronda_last_error(comm));
+    CHECK(!done, "from whom?");
+    CHECK(ronda_send(comm, &word, 1, RONDA_U32, 0, 5) == RONDA_OK &&
+              ronda_wait(request) == RONDA_OK && got == 77 && info.peer == 0,
+          "%s", ronda_last_error(comm));
+    CHECK(ronda_recv(comm, &got, 1, RONDA_U32, RONDA_ANY, 5, NULL) == RONDA_EPEER, "%s",
+          ronda_last_error(comm));
+    ronda_close(comm);
+    return 0;
+}
+
+TEST(the_last_one_writes_to_itself)
+{
+    job_run(2, write_to_oneself, NULL, 60);
 }

@@ -237,9 +237,8 @@ TEST(another_root_of_every_collective)
 
 /* --- counts --- */
 
-static void run_counts(void *context, uint32_t rank)
+static void run_counts(ronda_comm *comm, uint32_t rank)
 {
-    ronda_comm *comm = ((ronda_comm **)context)[rank];
     uint32_t send[16] = {0}, recv[16] = {0};
     size_t counts[3] = {1, 2, 3};
     if (rank == 1) /* as many in all */
@@ -252,11 +251,7 @@ static void run_counts(void *context, uint32_t rank)
 
 TEST(other_counts_that_add_up_to_the_same)
 {
-    ronda_comm *comms[3];
-    if (!world_open(3, NULL, comms))
-        return;
-    run_ranks(3, run_counts, comms);
-    world_close(3, comms);
+    world_play(3, NULL, run_counts);
 }
 
 /* Rank 1 sends rank 2 one more than it expects. */
@@ -300,9 +295,9 @@ TEST(an_alltoallv_that_does_not_fit)
 }
 
 /* A split is none of the program's own calls, although it is made of such. */
-static void run_split(void *context, uint32_t rank)
+static void run_split(ronda_comm *comm, uint32_t rank)
 {
-    ronda_comm *comm = ((ronda_comm **)context)[rank], *part = NULL;
+    ronda_comm *part = NULL;
     uint64_t word = 0, all[2];
     const ronda_status status =
         rank ? ronda_split(comm, 0, 0, &part) : ronda_allgather(comm, &word, all, 1, RONDA_U64);
@@ -312,11 +307,7 @@ static void run_split(void *context, uint32_t rank)
 
 TEST(a_split_against_an_allgather)
 {
-    ronda_comm *comms[2];
-    if (!world_open(2, NULL, comms))
-        return;
-    run_ranks(2, run_split, comms);
-    world_close(2, comms);
+    world_play(2, NULL, run_split);
 }
 
 TEST(an_alltoallv_with_itself)

@@ -20,32 +20,6 @@ typedef struct {
     uint32_t count;
 } program;
 
-static void all_succeed(const job *j)
-{
-    for (uint32_t r = 0; r < j->size; r++)
-        CHECK(j->status[r] == 0, "rank %u of %u ended with status 0x%x", r, j->size,
-              (unsigned)j->status[r]);
-}
-
-/* Runs a job whose every rank should end well. */
-static void run_to_the_end(uint32_t size, int (*body)(job *j, uint32_t rank), const void *context,
-                           unsigned seconds)
-{
-    job j = job_open(size, body, context);
-    job_start(&j);
-    job_wait(&j, seconds);
-    all_succeed(&j);
-    job_close(&j);
-}
-
-static uint32_t open_files(void)
-{
-    uint32_t n = 0;
-    for (int fd = 0; fd < 1024; fd++)
-        n += fcntl(fd, F_GETFD) >= 0;
-    return n;
-}
-
 /* --- right results: buffers are from malloc or from ronda_alloc, alike on all ranks or not --- */
 
 static int run_program(job *j, uint32_t rank)
@@ -69,9 +43,9 @@ static int run_program(job *j, uint32_t rank)
     return 0;
 }
 
-static void run_job(uint32_t size, program *p)
+static void run_and_free(uint32_t size, program *p)
 {
-    run_to_the_end(size, run_program, p, 60);
+    job_run(size, run_program, p, 60);
     calls_free(p->calls, p->count);
 }
 
@@ -88,7 +62,7 @@ TEST(random_programs)
                 model_draw(&r, model_kind(&r), sizes[i], k % 10 == 9 ? 4 << 20 : 1 << 14);
             p.calls[k] = call_plan(&r, &c, true);
         }
-        run_job(sizes[i], &p);
+        run_and_free(sizes[i], &p);
     }
 }
 
@@ -110,7 +84,7 @@ TEST(every_algorithm)
                                                     : 1 << 17);
             p.calls[k] = call_plan(&r, &c, true);
         }
-        run_job(n, &p);
+        run_and_free(n, &p);
         unsetenv("RONDA_ALGO");
     }
 }
@@ -222,8 +196,8 @@ static int broadcasts_to_nobody(job *j, uint32_t rank)
 
 TEST(a_rank_takes_no_more)
 {
-    run_to_the_end(2, broadcasts_to_nobody, &(bool){false}, 30);
-    run_to_the_end(2, broadcasts_to_nobody, &(bool){true}, 30);
+    job_run(2, broadcasts_to_nobody, &(bool){false}, 30);
+    job_run(2, broadcasts_to_nobody, &(bool){true}, 30);
 }
 
 static int leaves_without_a_word(job *j, uint32_t rank)
@@ -241,7 +215,7 @@ static int leaves_without_a_word(job *j, uint32_t rank)
 
 TEST(a_rank_exits_without_closing)
 {
-    run_to_the_end(4, leaves_without_a_word, NULL, 30);
+    job_run(4, leaves_without_a_word, NULL, 30);
 }
 
 static int with_its_own_algorithm(job *j, uint32_t rank)
@@ -258,7 +232,7 @@ static int with_its_own_algorithm(job *j, uint32_t rank)
 
 TEST(ranks_with_other_algorithms)
 {
-    run_to_the_end(3, with_its_own_algorithm, NULL, 30);
+    job_run(3, with_its_own_algorithm, NULL, 30);
 }
 
 /* --- joining --- */
@@ -294,7 +268,7 @@ static int join_as_told(job *j, uint32_t rank)
 
 static void join_all(uint32_t processes, const join_case cases[])
 {
-    run_to_the_end(processes, join_as_told, cases, 30);
+    job_run(processes, join_as_told, cases, 30);
 }
 
 TEST(a_rank_does_not_come)
@@ -353,5 +327,5 @@ static int stranger(job *j, uint32_t rank)
 
 TEST(strangers_do_no_harm)
 {
-    run_to_the_end(8, stranger, NULL, 30);
+    job_run(8, stranger, NULL, 30);
 }

@@ -33,14 +33,6 @@ typedef struct {
     const char *says; /* the victim's error has this in it; NULL: whatever */
 } scene;
 
-static uint32_t open_files(void)
-{
-    uint32_t n = 0;
-    for (int fd = 0; fd < 1024; fd++)
-        n += fcntl(fd, F_GETFD) >= 0;
-    return n;
-}
-
 /* --- making things scarce --- */
 
 static struct rlimit before; /* of what is scarce */
@@ -328,12 +320,7 @@ static void run_starving(bool tries_again)
                                         i % 8 ? 5000 : 1 << 20);
         p.calls[i] = call_plan(&r, &c, true);
     }
-    job j = job_open(RANKS, run_program, &p);
-    job_start(&j);
-    job_wait(&j, 50);
-    for (uint32_t i = 0; i < RANKS; i++)
-        CHECK(j.status[i] == 0, "rank %u ended with 0x%x", i, (unsigned)j.status[i]);
-    job_close(&j);
+    job_run(RANKS, run_program, &p, 50);
     calls_free(p.calls, PROGRAM);
 }
 
@@ -385,11 +372,7 @@ static int meet_nowhere(job *j, uint32_t rank)
 
 TEST(no_place_to_meet)
 {
-    job j = job_open(1, meet_nowhere, NULL);
-    job_start(&j);
-    job_wait(&j, 20);
-    CHECK(j.status[0] == 0, "it ended with 0x%x", (unsigned)j.status[0]);
-    job_close(&j);
+    job_run(1, meet_nowhere, NULL, 20);
 }
 
 /* A disk of its own that has room for its root alone, in name spaces of its own. */

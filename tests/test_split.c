@@ -2,95 +2,25 @@
  *
  * Random colors and keys, split again and again, with random calls on all of them, blocking and not, in an
  * order of each rank's own as far as that is allowed; closed in any order; as threads and processes. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "calls.h"
+#include "forest.h"
 #include "processes.h"
+#include "under_way.h"
 
 enum { MOST = 13, NODES = 6, CALLS = 12 };
 
-/* A communicator of the tree that all ranks know: node 0 is the world, others are split off an earlier one. */
-typedef struct {
-    uint32_t parent;
-    int color[MOST], key[MOST]; /* per rank of the parent */
-} node;
-
-typedef struct {
-    uint32_t size;
-    node nodes[NODES];
-    uint64_t seed;
-    ronda_comm *worlds[MOST];
-} forest;
-
-/* Which part of a node a rank of the world is in, and how large that is; -1: in none. */
-typedef struct {
-    int part; /* by color, all the way down */
-    uint32_t rank, size;
-    uint32_t members[MOST]; /* ranks of the world */
-} place;
-
-static void draw_forest(rng *r, forest *f, uint32_t size)
-{
-    f->size = size;
-    f->seed = rng_next(r);
-    for (uint32_t i = 1; i < NODES; i++) {
-        f->nodes[i].parent = (uint32_t)rng_below(r, i);
-        for (uint32_t k = 0; k < MOST; k++) {
-            f->nodes[i].color[k] = (int)rng_below(r, 4) - 1;
-            f->nodes[i].key[k] = (int)rng_below(r, 5) - 2;
-        }
-    }
-}
-
-/* The slow and obvious way. */
-static place find_place(const forest *f, uint32_t n, uint32_t world_rank)
-{
-    if (n == 0) {
-        place p = {.rank = world_rank, .size = f->size};
-        for (uint32_t r = 0; r < f->size; r++)
-            p.members[r] = r;
-        return p;
-    }
-    const node *d = &f->nodes[n];
-    const place above = find_place(f, d->parent, world_rank);
-    if (above.part < 0 || d->color[above.rank] < 0)
-        return (place){.part = -1};
-    place p = {.part = above.part * 5 + d->color[above.rank]};
-    for (int key = -2; key <= 2; key++)
-        for (uint32_t r = 0; r < above.size; r++)
-            if (d->color[r] == d->color[above.rank] && d->key[r] == key) {
-                if (above.members[r] == world_rank)
-                    p.rank = p.size;
-                p.members[p.size++] = above.members[r];
-            }
-    return p;
-}
-
 /* The calls of a node: the same on all ranks of a part. */
-static model_call call_of(const forest *f, uint32_t n, const place *p, uint32_t i)
+static planned_call call_of(const forest *f, uint32_t n, const place *p, uint32_t i)
 {
     rng r = {f->seed + n * 1000 + (uint64_t)p->part * 77 + i * 13};
-    return model_draw(&r, model_kind(&r), p->size, rng_below(&r, 6) ? 800 : 30000);
-}
-
-typedef struct {
-    call_buffers buffers;
-    ronda_request *request;
-    void *whole;
-    uint32_t node;
-} under_way;
-
-static bool finish(ronda_comm *comm, under_way *u)
-{
-    const bool ok = CHECK(ronda_wait(u->request) == RONDA_OK, "%s: %s",
-                          model_text(&u->buffers.call), ronda_last_error(comm)) &&
-                    call_right(&u->buffers, u->whole);
-    call_close(&u->buffers);
-    free(u->whole);
-    return ok;
+    const model_call c = model_draw(&r, model_kind(&r), p->size, rng_below(&r, 6) ? 800 : 30000);
+    return call_plan(&r, &c, true);
 }
 
 /* Calls of one communicator keep their order; those of different ones come in any order, as none of them
@@ -99,23 +29,21 @@ static bool run_calls(const forest *f, ronda_comm *comms[], uint32_t rank)
 {
     rng r = {f->seed + rank * 99991};
     under_way open[NODES * CALLS];
+    planned_call calls[NODES * CALLS];
     uint32_t next[NODES] = {0}, left = 0, count = 0;
     place places[NODES];
     for (uint32_t n = 0; n < NODES; n++) {
-        places[n] = find_place(f, n, rank);
+        places[n] = forest_place(f, n, rank);
         left += comms[n] ? CALLS : 0;
     }
     while (left || count) {
         const uint32_t n = (uint32_t)rng_below(&r, NODES);
         if (left && comms[n] && next[n] < CALLS && rng_below(&r, 3)) {
-            const model_call c = call_of(f, n, &places[n], next[n]++);
-            under_way *u = &open[count++];
+            calls[count] = call_of(f, n, &places[n], next[n]++);
             left--;
-            *u = (under_way){.node = n, .whole = model_whole(&c)};
-            u->buffers = call_open(&c, places[n].rank, rng_below(&r, 2), 0);
-            if (!CHECK(call_start(comms[n], &u->buffers, false, &u->request) == RONDA_OK, "%s: %s",
-                       model_text(&c), ronda_last_error(comms[n])))
+            if (!under_way_start(&r, comms[n], &calls[count], places[n].rank, &open[count]))
                 return false;
+            count++;
         } else if (count) {
             const uint32_t k = (uint32_t)rng_below(&r, count);
             bool done = true;
@@ -123,42 +51,24 @@ static bool run_calls(const forest *f, ronda_comm *comms[], uint32_t rank)
                 CHECK(ronda_test(open[k].request, &done) == RONDA_OK, "test");
             if (!done)
                 continue;
-            if (!finish(comms[open[k].node], &open[k]))
+            if (!under_way_finish(&r, &open[k]))
                 return false;
+            calls_free(&calls[k], 1);
             open[k] = open[--count];
+            calls[k] = calls[count];
         }
-    }
-    return true;
-}
-
-static bool split_all(const forest *f, ronda_comm *world, ronda_comm *comms[], uint32_t rank)
-{
-    comms[0] = world;
-    for (uint32_t n = 1; n < NODES; n++) {
-        const node *d = &f->nodes[n];
-        const place above = find_place(f, d->parent, rank), p = find_place(f, n, rank);
-        ronda_comm *parent = comms[d->parent];
-        comms[n] = NULL;
-        if (!parent)
-            continue;
-        if (!CHECK(ronda_split(parent, d->color[above.rank], d->key[above.rank], &comms[n]) ==
-                       RONDA_OK,
-                   "%s", ronda_last_error(parent)))
-            return false;
-        if (!CHECK((comms[n] != NULL) == (p.part >= 0) &&
-                       (!comms[n] ||
-                        (ronda_rank(comms[n]) == p.rank && ronda_size(comms[n]) == p.size)),
-                   "node %u: rank %u should be %u of %u", n, rank, p.rank, p.size))
-            return false;
     }
     return true;
 }
 
 static void run_forest(const forest *f, ronda_comm *world, uint32_t rank)
 {
-    ronda_comm *comms[NODES];
+    ronda_comm *comms[NODES] = {world};
     rng r = {f->seed + rank};
-    if (!split_all(f, world, comms, rank) || !run_calls(f, comms, rank)) {
+    bool good = true;
+    for (uint32_t n = 1; n < NODES && good; n++)
+        good = forest_split(f, n, rank, comms);
+    if (!good || !run_calls(f, comms, rank)) {
         ronda_abort(world, "a result was wrong");
         return;
     }
@@ -181,7 +91,7 @@ TEST(random_splits_of_threads)
     test_deadline(200);
     for (uint32_t i = 0; i < (test_sanitized() ? 15 : 100) && !test_failed(); i++) {
         static forest f;
-        draw_forest(&r, &f, 1 + (uint32_t)rng_below(&r, i % 4 ? 6 : MOST));
+        forest_draw(&r, &f, 1 + (uint32_t)rng_below(&r, i % 4 ? 6 : MOST));
         if (!world_open(f.size, NULL, f.worlds))
             return;
         run_ranks(f.size, run_thread, &f);
@@ -197,33 +107,23 @@ static int run_process(job *j, uint32_t rank)
     return 0;
 }
 
-static void run_job(uint32_t size, int (*body)(job *j, uint32_t rank), const void *context)
-{
-    job j = job_open(size, body, context);
-    job_start(&j);
-    job_wait(&j, 60);
-    for (uint32_t r = 0; r < size; r++)
-        CHECK(j.status[r] == 0, "rank %u ended with 0x%x", r, (unsigned)j.status[r]);
-    job_close(&j);
-}
-
 TEST(random_splits_of_processes)
 {
     rng r = rng_start();
     test_deadline(200);
     for (uint32_t i = 0; i < (test_sanitized() ? 5 : 20) && !test_failed(); i++) {
         static forest f;
-        draw_forest(&r, &f, 1 + (uint32_t)rng_below(&r, i % 4 ? 5 : 9));
-        run_job(f.size, run_process, &f);
+        forest_draw(&r, &f, 1 + (uint32_t)rng_below(&r, i % 4 ? 5 : 9));
+        job_run(f.size, run_process, &f, 60);
     }
 }
 
 /* --- progress --- */
 
 /* Rank 0 waits on a part while ranks 1 and 2 need it for a call of the world that it has only started. */
-static void run_crossing(void *context, uint32_t rank)
+static void run_crossing(ronda_comm *world, uint32_t rank)
 {
-    ronda_comm *world = ((ronda_comm **)context)[rank], *pair = NULL;
+    ronda_comm *pair = NULL;
     static uint32_t data[3][100000];
     ronda_request *request;
     ronda_set_timeout(world, 10000000000);
@@ -247,11 +147,7 @@ static void run_crossing(void *context, uint32_t rank)
 
 TEST(waiting_for_one_moves_the_others)
 {
-    ronda_comm *comms[3];
-    if (!world_open(3, "allreduce=ring", comms))
-        return;
-    run_ranks(3, run_crossing, comms);
-    world_close(3, comms);
+    world_play(3, "allreduce=ring", run_crossing);
 }
 
 /* --- failure --- */
@@ -260,9 +156,23 @@ TEST(waiting_for_one_moves_the_others)
 typedef struct {
     int deed;
     ronda_comm *worlds[4];
+    _Atomic uint64_t steps;
 } failing;
 
-static void fail_part(const failing *s, ronda_comm *world, uint32_t rank)
+/* One more rank has come so far. */
+static void step(_Atomic uint64_t *steps)
+{
+    atomic_fetch_add(steps, 1);
+}
+
+/* Until so many have; the test's deadline bounds it. */
+static void until(const _Atomic uint64_t *steps, uint64_t count)
+{
+    while (atomic_load(steps) < count)
+        sleep_ms(1);
+}
+
+static void fail_part(int deed, ronda_comm *world, uint32_t rank, _Atomic uint64_t *steps)
 {
     ronda_comm *part = NULL;
     uint32_t word = rank;
@@ -272,26 +182,29 @@ static void fail_part(const failing *s, ronda_comm *world, uint32_t rank)
               word == (rank < 2 ? 1 : 5),
           "%s", ronda_last_error(part));
     CHECK(ronda_barrier(world) == RONDA_OK, "%s", ronda_last_error(world));
+    step(steps);
     if (rank == 3) {
-        sleep_ms(100); /* the others are out of the barrier */
-        if (s->deed == 0) {
+        until(steps, 4); /* all are out of the barrier */
+        if (deed == 0) {
             CHECK(ronda_close(part) == RONDA_OK, "close");
-            sleep_ms(300);
+            until(steps, 5); /* rank 2 has missed it */
             CHECK(ronda_barrier(world) == RONDA_OK, "%s", ronda_last_error(world));
             return;
         }
-        if (s->deed == 1)
+        if (deed == 1)
             ronda_abort(world, "enough");
         else
             _exit(0);
     }
     const double start = seconds_now();
     ronda_status status = ronda_barrier(part);
-    if (s->deed == 0) {
+    if (deed == 0) {
         CHECK(status == (rank < 2 ? RONDA_OK : RONDA_EPEER), "rank %u: %s", rank,
               ronda_last_error(part));
+        if (rank == 2)
+            step(steps);
         CHECK(ronda_barrier(world) == RONDA_OK, "rank %u: %s", rank, ronda_last_error(world));
-    } else if (s->deed == 1) {
+    } else if (deed == 1) {
         while (!status && seconds_now() < start + 5)
             status = ronda_barrier(part);
         CHECK(status == RONDA_EABORTED && strstr(ronda_last_error(part), "enough"), "rank %u: %s",
@@ -311,15 +224,16 @@ static void fail_part(const failing *s, ronda_comm *world, uint32_t rank)
 static void run_failing(void *context, uint32_t rank)
 {
     failing *s = context;
-    fail_part(s, s->worlds[rank], rank);
+    fail_part(s->deed, s->worlds[rank], rank, &s->steps);
 }
 
 static int process_failing(job *j, uint32_t rank)
 {
+    const failing *s = j->context;
     ronda_comm *comm = job_join(j, rank);
     if (!comm)
         return 1;
-    fail_part(j->context, comm, rank);
+    fail_part(s->deed, comm, rank, &j->shared->number[0]);
     CHECK(ronda_close(comm) == RONDA_OK, "close");
     return 0;
 }
@@ -334,7 +248,7 @@ TEST(a_part_fails_alone)
             run_ranks(4, run_failing, &s);
             world_close(4, s.worlds);
         }
-        run_job(4, process_failing, &s);
+        job_run(4, process_failing, &s, 60);
     }
 }
 
@@ -355,14 +269,12 @@ static long resident_kib(void)
 
 /* A hundred communicators of all ranks, each used with small and larger calls; then closed and made again:
  * nothing grows. */
-static int many_parts(job *j, uint32_t rank)
+static void many_parts(ronda_comm *world, uint32_t rank)
 {
     enum { PARTS = 100 };
-    ronda_comm *world = job_join(j, rank), *parts[PARTS];
+    ronda_comm *parts[PARTS];
     static float data[3000];
     long first = 0, second = 0, before;
-    if (!world)
-        return 1;
     for (int round = 0; round < 3; round++) {
         before = resident_kib();
         for (int i = 0; i < PARTS; i++) {
@@ -382,20 +294,12 @@ static int many_parts(job *j, uint32_t rank)
     CHECK(test_sanitized() || first < PARTS * 64, "%ld KiB for each", first / PARTS);
     CHECK(test_sanitized() || second < before + PARTS * 200, "it grows: %ld KiB", second);
     if (rank == 0)
-        j->shared->number[0] = (uint64_t)first / PARTS;
-    CHECK(ronda_close(world) == RONDA_OK, "close");
-    return 0;
+        printf("a part of 4 ranks takes %ld KiB of each\n", first / PARTS);
 }
 
 TEST(a_hundred_parts)
 {
-    job j = job_open(4, many_parts, NULL);
-    job_start(&j);
-    job_wait(&j, 60);
-    for (uint32_t r = 0; r < 4; r++)
-        CHECK(j.status[r] == 0, "rank %u ended with 0x%x", r, (unsigned)j.status[r]);
-    printf("a part of 4 ranks takes %d KiB of each\n", (int)j.shared->number[0]);
-    job_close(&j);
+    job_play(4, many_parts, 60);
 }
 
 /* --- misuse --- */

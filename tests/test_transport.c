@@ -13,6 +13,10 @@ static const conformance_subject tcp = {
     .open = links_tcp, .refuses = true, .forgets = true, .slow = true};
 CONFORMANCE_TESTS(tcp)
 
+static const conformance_subject mixed = {
+    .open = links_mixed, .refuses = true, .forgets = true, .slow = true};
+CONFORMANCE_TESTS(mixed)
+
 /* The tests' own transport must keep the promises too, or it would prove nothing. */
 static bool open_scrambled(uint32_t size, rd_link *links[])
 {

@@ -10,6 +10,7 @@ typedef struct {
     rd_address address;
     const char *key; /* NULL: none */
     uint64_t timeout_ns;
+    bool sockets_alone;     /* also between ranks of one host */
     bool hosts;             /* they meet as ranks of several hosts (rendezvous.c) */
     bool insecure;          /* strangers may come in when there is no key */
     const char *interfaces; /* RONDA_IFACE, or NULL */

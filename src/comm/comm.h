@@ -102,7 +102,7 @@ struct ronda_comm {
     rd_prepared_set prepared;
     rd_blocks blocks;
     ronda_request *requests, *unused;
-    uint32_t open_requests;
+    uint32_t open_requests, tests;
     ronda_plan *plans;
 };
 
@@ -142,6 +142,7 @@ rd_tender *rd_tender_open(rd_engine *engine);
 rd_tender *rd_tender_share(rd_tender *t);
 bool rd_tender_drop(rd_tender *t, const rd_engine *leaving); /* true: it is gone, and its lock */
 void rd_tender_enter(rd_tender *t);
+bool rd_tender_try(rd_tender *t); /* enters, if that can be done at once */
 void rd_tender_leave(rd_tender *t);
 static inline void rd_comm_lock(ronda_comm *c)
 {

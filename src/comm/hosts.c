@@ -1,9 +1,86 @@
-/* hosts.c: a world over several hosts: its ranks find each other, and then have sockets between them. */
+/* hosts.c: a world over several hosts: its ranks find each other, then those of each host get their common
+ * memory, and all have sockets between them. */
+#include "base/clock.h"
+#include "base/mem.h"
 #include "comm/rendezvous.h"
+#include "transport/mixed.h"
 
-ronda_status rd_open_hosts(const rd_joining *joining, rd_link **out, rd_error *err)
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* Numbers hosts as they appear.  NULL: no memory. */
+static uint32_t *number_hosts(const rd_tcp_parts *parts, uint32_t *hosts)
 {
+    uint32_t *host_of = rd_alloc(parts->size * sizeof *host_of);
+    *hosts = 0;
+    for (uint32_t r = 0; host_of && r < parts->size; r++) {
+        uint32_t like = 0;
+        while (parts->places[like].host != parts->places[r].host)
+            like++;
+        host_of[r] = like < r ? host_of[like] : (*hosts)++;
+    }
+    return host_of;
+}
+
+/* The ranks of this host meet where nobody else can come in: at a name of the job's that only this host has. */
+static ronda_status open_memory(const rd_joining *j, const rd_tcp_parts *parts,
+                                const uint32_t host_of[], uint64_t until_ns, rd_link **out,
+                                rd_error *err)
+{
+    const uint64_t now = rd_now_ns();
+    rd_joining here = {.key = j->key,
+                       .address = {.kind = RD_ADDRESS_FILE},
+                       .timeout_ns = until_ns > now ? until_ns - now : 1};
+    snprintf(here.address.path, sizeof here.address.path, "@ronda-%016" PRIx64 "-%016" PRIx64,
+             parts->job, parts->places[parts->rank].host);
+    for (uint32_t r = 0; r < parts->size; r++) {
+        here.rank += r < parts->rank && host_of[r] == host_of[parts->rank];
+        here.size += host_of[r] == host_of[parts->rank];
+    }
+    *out = NULL;
+    const ronda_status status = here.size > 1 ? rd_bootstrap(&here, out, err) : RONDA_OK;
+    if (status) {
+        const rd_error why = *err;
+        rd_fail(err, status, why.peer, "rank %u: the ranks of host %s: %.400s", parts->rank,
+                parts->places[parts->rank].name, why.message);
+    }
+    return status;
+}
+
+static void free_parts(rd_tcp_parts *parts)
+{
+    close(parts->listener);
+    rd_free(parts->places);
+    rd_free(parts->key);
+    rd_free(parts->host_of);
+}
+
+ronda_status rd_open_hosts(const rd_joining *j, rd_link **out, rd_error *err)
+{
+    const uint64_t until = rd_deadline_ns(j->timeout_ns);
     rd_tcp_parts parts;
-    const ronda_status status = rd_rendezvous(joining, &parts, err);
-    return status ? status : rd_tcp_open(&parts, out, err);
+    rd_link *tcp, *shm = NULL;
+    uint32_t hosts = 0;
+    ronda_status status = rd_rendezvous(j, &parts, err);
+    if (status)
+        return status;
+    if (!j->sockets_alone && !(parts.host_of = number_hosts(&parts, &hosts)))
+        status = rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for %u ranks", j->rank,
+                         j->size);
+    if (!status && parts.host_of)
+        status = open_memory(j, &parts, parts.host_of, until, &shm, err);
+    if (status || hosts == 1) { /* nobody is elsewhere */
+        free_parts(&parts);
+        *out = status ? *out : shm;
+        return status;
+    }
+    status = rd_tcp_open(&parts, &tcp, err);
+    if (!status && !shm)
+        *out = tcp;
+    else if (!status)
+        status = rd_mixed_open(tcp, shm, out, err);
+    else if (shm)
+        shm->transport->close(shm);
+    return status;
 }

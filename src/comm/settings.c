@@ -153,7 +153,9 @@ static ronda_status read_transport(const ronda_config *config, rd_joining *out, 
     const char *name = text_or(config ? config->transport : NULL, "RONDA_TRANSPORT");
     const char *insecure = getenv("RONDA_INSECURE");
     const bool here = out->address.kind == RD_ADDRESS_FILE || rd_address_is_loopback(&out->address);
-    out->hosts = name && strcmp(name, "auto") != 0 ? strcmp(name, "tcp") == 0 : !here;
+    out->sockets_alone = name && strcmp(name, "tcp") == 0;
+    out->hosts = out->sockets_alone || (name && strcmp(name, "hosts") == 0) ||
+                 (!here && !(name && strcmp(name, "shm") == 0));
     if (!out->hosts && !here)
         return rd_fail(
             err, RONDA_EUNSUPPORTED, RONDA_ANY,

@@ -113,7 +113,7 @@ static ronda_status split(ronda_comm *c, ticket mine, uint64_t *words, part *p, 
     find_part(c, (const ticket *)words, p);
     ronda_status local = RONDA_OK;
     if (p->size && p->rank == 0)
-        local = t->split(c->link, p->size, &handle, &err);
+        local = t->split(c->link, p->members, p->size, &handle, &err);
     if (local)
         handle = 0;
     status = half_way(c, gather(c, TELLS_PLACE, &handle, words));

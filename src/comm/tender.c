@@ -97,6 +97,11 @@ void rd_tender_enter(rd_tender *t)
     atomic_fetch_sub(&t->wanted, 1);
 }
 
+bool rd_tender_try(rd_tender *t)
+{
+    return pthread_mutex_trylock(&t->lock) == 0;
+}
+
 void rd_tender_leave(rd_tender *t)
 {
     if (t->engine && rd_engine_busy(t->engine))

@@ -96,7 +96,7 @@ ronda_status rd_engine_open(rd_link *link, rd_engine *kin, rd_engine **out)
         return RONDA_ENOMEM;
     e->link = link;
     e->transport = link->transport;
-    e->lanes_only = link->transport->pushes; /* a walk does not stay until its messages are home */
+    e->lanes_only = link->transport->pushes; /* a walk does not stay until its messages are gone */
     e->answered = rd_asked_count();
     e->ports = rd_alloc(n * (RD_CHANNELS + 2) * sizeof(rd_port *));
     e->views = rd_alloc(n * sizeof *e->views);

@@ -84,7 +84,7 @@ static bool push_one(rd_engine *e, rd_way *w, rd_parcel *p)
 {
     const rd_transport *t = e->transport;
     const bool is_short = p->mark >> 56 == SHORT;
-    if (p->mark >> 56 == GOODS && !p->taken && t->lends(e->link, p->data, p->bytes)) {
+    if (p->mark >> 56 == GOODS && !p->taken && t->lends(w->port, p->data, p->bytes)) {
         if (!t->can_send(w->port))
             return false;
         t->lend(w->port, &(rd_loan){.data = p->data, .bytes = p->bytes, .mark = p->mark});
@@ -235,15 +235,21 @@ void rd_mail_discard(rd_mail *m, rd_stored *s)
     rd_free(s);
 }
 
-/* To a receive that it fits. */
+/* To a receive that it fits.  What a rank has offered to itself lies there to be copied. */
 static bool hand_over(rd_engine *e, rd_letter *l, rd_stored *s)
 {
-    if (s->offer && !ask(e, l, s->peer, s->number))
+    rd_letter *own = s->offer && s->peer == e->link->rank
+                         ? (rd_letter *)rd_book_find(&e->mail->offers, s->peer, s->number)
+                         : NULL;
+    if (s->offer && !own && !ask(e, l, s->peer, s->number))
         return false;
-    if (!s->offer && s->bytes)
-        memcpy(l->what.data, s->data, s->bytes);
-    if (!s->offer)
+    if (!s->offer || own) {
+        if (s->bytes)
+            memcpy(l->what.data, own ? own->what.data : s->data, s->bytes);
         rd_letter_done(e->mail, l);
+    }
+    if (own)
+        rd_letter_done(e->mail, own);
     rd_mail_discard(e->mail, s);
     return true;
 }
@@ -348,8 +354,8 @@ static void finish_reading(rd_engine *e, rd_way *w)
     if (!s)
         return;
     rd_letter *l = who_asks(e, s->peer, s->tag, s->type, s->bytes); /* since it began to come */
-    if (l)
-        hand_over(e, l, s);
+    if (l && hand_over(e, l, s))
+        rd_mail_deliver_here(e, l); /* there is room again */
     else
         keep(e->mail, s);
 }
@@ -451,16 +457,28 @@ bool rd_mail_busy(const rd_engine *e)
 
 /* --- a rank that writes to itself --- */
 
-/* What is asked for is copied; else it is kept, if it is short.  false: it stays where it is. */
+/* A long letter has its turn in the store, and stays where it is. */
+static void offer_here(rd_mail *m, rd_letter *l, rd_stored *kept)
+{
+    kept->number = ++m->numbers;
+    rd_book_strike(&l->entry);
+    rd_book_enter(&m->offers, &l->entry, l->what.peer, kept->number);
+    keep(m, kept);
+}
+
+/* What is asked for is copied; else it is kept, or offered.  false: it has no turn yet. */
 static bool deliver(rd_engine *e, rd_letter *l)
 {
     const rd_posting *what = &l->what;
+    const bool offer = l->bytes > RD_SHORT_LETTER;
     rd_letter *to = who_asks(e, what->peer, what->tag, what->type, l->bytes);
-    rd_stored *kept = to || l->bytes > RD_SHORT_LETTER
-                          ? NULL
-                          : store_one(e, what->peer, what->tag, what->type, false, l->bytes);
+    rd_stored *kept = to ? NULL : store_one(e, what->peer, what->tag, what->type, offer, l->bytes);
     if (!to && !kept)
         return false;
+    if (kept && offer) {
+        offer_here(e->mail, l, kept);
+        return true;
+    }
     if (l->bytes)
         memcpy(to ? to->what.data : kept->data, what->data, l->bytes);
     if (to)

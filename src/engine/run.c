@@ -164,7 +164,7 @@ static uint32_t run_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const 
 
     if (bytes <= RD_INLINE)
         return run_inline_send(e, f, lane, from, bytes);
-    if (lane->taken || !e->transport->lends(e->link, from, bytes))
+    if (lane->taken || !e->transport->lends(lane->port, from, bytes))
         return run_copied_send(e, f, lane, s, from);
     if (!e->transport->can_send(lane->port))
         return 0;
@@ -172,7 +172,7 @@ static uint32_t run_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const 
     if (s->back != RD_NONE) {
         const rd_step *back = &f->plan->steps[s->back];
         char *to = place(f, back->to_buffer, back->to_at);
-        loan.back = e->transport->lends(e->link, to, bytes) ? to : NULL;
+        loan.back = e->transport->lends(lane->port, to, bytes) ? to : NULL;
         loan.back_ordinal = back->ordinal;
     }
     e->transport->lend(lane->port, &loan);
@@ -223,7 +223,7 @@ static bool goes_along(rd_engine *e, const rd_flight *f, uint32_t send, uint64_t
     if (lane->next != send || lane->taken != done || (bytes <= RD_INLINE && bytes != total))
         return false;
     return total <= RD_INLINE || lane->taken ||
-           !e->transport->lends(e->link, place(f, t->from_buffer, t->from_at), total);
+           !e->transport->lends(lane->port, place(f, t->from_buffer, t->from_at), total);
 }
 
 /* Of long pieces one is written, and the other peers read that one too. */
@@ -458,9 +458,10 @@ bool rd_flight_ended(rd_engine *e, rd_flight *f)
         return false;
     for (uint32_t l = 0; l < f->plan->lane_count; l++) {
         const rd_lane_state *lane = &f->lanes[l];
-        const bool pushed = e->transport->pushes && f->plan->lanes[l].sends;
-        const uint32_t last = pushed ? lane->end : lane->lent_user;
-        if (last && lane->port && !e->transport->home(lane->port, lane->base + last - 1))
+        if (lane->lent_user && !e->transport->home(lane->port, lane->base + lane->lent_user - 1))
+            return false;
+        if (e->transport->pushes && f->plan->lanes[l].sends && lane->port &&
+            !e->transport->gone(lane->port, lane->base + lane->end - 1))
             return false;
     }
     return true;

@@ -31,6 +31,13 @@ static bool first_difference(rd_link *link, const rd_record *mine, uint32_t peer
     return false;
 }
 
+/* Marks differ, and nothing else: then they have differed before. */
+static bool are_alike(const rd_record *a, const rd_record *b)
+{
+    return a->kind == b->kind && a->count == b->count && a->type == b->type && a->op == b->op &&
+           a->root == b->root && a->algorithm == b->algorithm;
+}
+
 static const char *differing(const rd_record *a, const rd_record *b)
 {
     return a->kind != b->kind || a->algorithm >> 16 != b->algorithm >> 16 ? "collective"
@@ -52,6 +59,10 @@ ronda_status rd_trouble_mismatch(rd_link *link, const rd_record *mine, uint32_t 
         err->sequence = ours.sequence;
         rd_record_text(&ours, us, sizeof us);
         rd_record_text(&theirs, them, sizeof them);
+        if (are_alike(&ours, &theirs) && !rd_kind(ours.kind)->counted)
+            return rd_fail(err, RONDA_EMISMATCH, peer,
+                           "ranks %u and %u both called %s, but made different calls before it",
+                           link->rank, peer, us);
         return rd_fail(
             err, RONDA_EMISMATCH, peer,
             "ranks made different calls: rank %u called %s, but rank %u called %s (they differ in %s)",
@@ -132,7 +143,7 @@ static uint32_t missing_rank(rd_link *link, const rd_record *mine, uint32_t from
 }
 
 /* Where a rank stands, seen from a call. */
-enum { CLOSED, ABSENT, FINISHED, POSTED, WAITING, INSIDE, UNASKED };
+enum { CLOSED, ABSENT, FINISHED, POSTED, WAITING, INSIDE, UNHEARD, HEARD, UNASKED };
 typedef struct {
     uint32_t state, awaits; /* awaits: if WAITING */
 } standing;
@@ -143,7 +154,9 @@ static standing stands(rd_link *link, const rd_record *mine, uint32_t rank)
     if (p.closed)
         return (standing){CLOSED, 0};
     if (p.sequence < mine->sequence)
-        return (standing){ABSENT, 0};
+        return (standing){p.hearsay ? UNHEARD : ABSENT, 0};
+    if (p.hearsay && !p.inside && p.sequence == mine->sequence)
+        return (standing){HEARD, 0};
     if (p.posted)
         return (standing){POSTED, 0};
     if (!p.inside || p.sequence > mine->sequence)
@@ -179,12 +192,22 @@ uint32_t rd_ranks_text(const bool is[], uint32_t size, char *text, size_t capaci
 static uint32_t say_alike(const standing at[], uint32_t size, standing like, char *text,
                           size_t capacity)
 {
-    static const char *const one[] = {" has closed",        " has not called it either",
-                                      " has finished it",   " has posted it and is elsewhere",
-                                      " waits for rank %u", " is in it"};
-    static const char *const many[] = {" have closed",      " have not called it either",
-                                       " have finished it", " have posted it and are elsewhere",
-                                       " wait for rank %u", " are in it"};
+    static const char *const one[] = {" has closed",
+                                      " has not called it either",
+                                      " has finished it",
+                                      " has posted it and is elsewhere",
+                                      " waits for rank %u",
+                                      " is in it",
+                                      " was not heard of in it",
+                                      " was last heard of in it"};
+    static const char *const many[] = {" have closed",
+                                       " have not called it either",
+                                       " have finished it",
+                                       " have posted it and are elsewhere",
+                                       " wait for rank %u",
+                                       " are in it",
+                                       " were not heard of in it",
+                                       " were last heard of in it"};
     char ranks[160];
     bool is[MOST_RANKS];
     for (uint32_t r = 0; r < size; r++)
@@ -241,14 +264,21 @@ ronda_status rd_trouble_timeout(rd_link *link, const rd_record *mine, uint32_t p
     if (link->transport->record(link, missing, p.sequence, &theirs)) {
         char call[TEXT];
         rd_record_text(&theirs, call, sizeof call);
-        snprintf(last, sizeof last, "its last call, %s, is %s", call,
-                 p.inside || p.posted ? "under way" : "done");
+        if (p.hearsay && !p.inside && !p.posted)
+            snprintf(last, sizeof last, "the last that was heard of it: %s", call);
+        else
+            snprintf(last, sizeof last, "its last call, %s, is %s", call,
+                     p.inside || p.posted ? "under way" : "done");
+    } else if (p.hearsay) {
+        snprintf(last, sizeof last, "nothing was heard of it");
     }
     return rd_fail(err, RONDA_ETIMEOUT, missing,
                    "rank %u: %s timed out after %.3g s waiting for rank %u, which %s (%s)%s",
                    link->rank, us, (double)timeout_ns / 1e9, missing,
-                   !entered   ? "has not called it"
-                   : p.posted ? "has posted it and does not wait for it"
-                              : "is in it and silent",
+                   !entered && p.hearsay    ? "was not heard of in it"
+                   : !entered               ? "has not called it"
+                   : p.posted               ? "has posted it and does not wait for it"
+                   : p.inside || !p.hearsay ? "is in it and silent"
+                                            : "was last heard of in it",
                    last, others);
 }

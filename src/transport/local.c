@@ -53,9 +53,9 @@ static void ring(rd_member *m, uint32_t rank)
         syscall(SYS_futex, &m->boards[rank].asleep, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-static bool local_lends(const rd_link *link, const void *data, uint64_t bytes)
+static bool local_lends(const rd_port *port, const void *data, uint64_t bytes)
 {
-    (void)link;
+    (void)port;
     (void)data;
     (void)bytes;
     return true;
@@ -151,8 +151,10 @@ ronda_status rd_local_open(uint32_t size, rd_link *links[], rd_error *err)
 
 /* --- parts of a world --- */
 
-static ronda_status local_split(rd_link *link, uint32_t size, uint64_t *handle, rd_error *err)
+static ronda_status local_split(rd_link *link, const uint32_t members[], uint32_t size,
+                                uint64_t *handle, rd_error *err)
 {
+    (void)members;
     rd_share_head *head = rd_map(mapping_bytes(size, RD_PART_CHANNELS));
     *handle = (uintptr_t)head;
     if (!head)

@@ -349,6 +349,13 @@ bool rd_share_share(rd_port *p, const rd_port *committed, uint64_t bytes, uint64
     return true;
 }
 
+bool rd_share_lends(const rd_port *p, const void *data, uint64_t bytes)
+{
+    const rd_member *m = p->member;
+    const uint64_t at = (uintptr_t)data - m->origin;
+    return at < m->limit && bytes <= m->limit - at;
+}
+
 void rd_share_lend(rd_port *p, const rd_loan *loan)
 {
     rd_line *line = &p->to[p->sent % RD_QUEUE];

@@ -162,6 +162,7 @@ bool rd_share_can_send(rd_port *p);
 void rd_share_commit(rd_port *p, uint64_t bytes, uint64_t total, uint64_t mark);
 bool rd_share_share(rd_port *p, const rd_port *committed, uint64_t bytes, uint64_t total,
                     uint64_t mark);
+bool rd_share_lends(const rd_port *p, const void *data, uint64_t bytes); /* in the mapping */
 void rd_share_lend(rd_port *p, const rd_loan *loan);
 void rd_share_give_back(rd_port *p, uint64_t bytes, uint64_t mark);
 uint32_t rd_share_sent(const rd_port *p);

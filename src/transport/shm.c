@@ -13,8 +13,7 @@
 #include "base/cpu.h"
 #include "base/mem.h"
 #include "transport/events.h"
-#include "transport/heap.h"
-#include "transport/share.h"
+#include "transport/shm_inside.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +29,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+static const uint32_t NOBODY = UINT32_MAX; /* the event of a descriptor that is no rank's */
 enum {
     SMALL_RING = 4096,
     ARENA = 2 << 20,
@@ -43,41 +43,6 @@ enum {
 #else
 #define MOST_HEAPS ((uint64_t)1 << 43)
 #endif
-
-/* The memory of a part of the world, in the heap of the rank that made it. */
-typedef struct shm_part {
-    struct shm_part *next;
-    rd_share_head *head;
-    size_t bytes;
-} shm_part;
-
-/* This rank's end of a part. */
-typedef struct shm_end {
-    rd_member member;
-    struct shm_end *next;
-} shm_end;
-
-typedef struct {
-    rd_member member;
-    void *mapping;
-    size_t bytes;
-    int epoll, memfd;
-    rd_heap heap;
-    uint64_t heap_at;       /* in the mapping */
-    struct shm_part *parts; /* that this rank has made the memory of */
-    struct shm_end
-        *ends; /* of parts that are closed, but peers have still to read what they staged */
-    struct peer {
-        int doorbell, life; /* eventfd, pidfd; -1: none */
-        int32_t pid;
-        bool dead;
-    } * peers;
-} shm_link;
-
-static size_t page(size_t bytes)
-{
-    return (bytes + 4095) & ~(size_t)4095;
-}
 
 static size_t small_at(uint32_t size)
 {
@@ -120,17 +85,13 @@ static uint64_t heap_bytes(uint32_t size)
 
 /* --- death --- */
 
-/* The link to the whole world, which has everything that is not messages. */
-static shm_link *whole_of(const rd_link *link)
-{
-    return (shm_link *)rd_member_of((rd_link *)link)->whole;
-}
-
 /* What the peer was doing when it was last heard of, in a world or a part of it. */
 static void mourn(rd_link *link, uint32_t rank)
 {
     const uint32_t in_whole = rd_rank_in_whole(rd_member_of(link), rank);
-    rd_error cause = {.rank = link->rank};
+    const uint32_t *names = whole_of(link)->names;
+    const uint32_t called = link->whole || !names ? rank : names[rank];
+    rd_error cause = {.rank = link->whole || !names ? link->rank : names[link->rank]};
     rd_record record;
     char call[160], where[48] = "";
 
@@ -150,8 +111,8 @@ static void mourn(rd_link *link, uint32_t rank)
         cause.sequence = record.sequence;
     }
     if (link->whole)
-        snprintf(where, sizeof where, "rank %u of the world, ", in_whole);
-    rd_fail(&cause, RONDA_EPEER, rank, "rank %u (%spid %" PRId32 ") died %s", rank, where,
+        snprintf(where, sizeof where, "rank %u of the world, ", names ? names[in_whole] : in_whole);
+    rd_fail(&cause, RONDA_EPEER, called, "rank %u (%spid %" PRId32 ") died %s", called, where,
             whole_of(link)->peers[in_whole].pid, call);
     rd_share_abort(link, &cause);
 }
@@ -197,7 +158,9 @@ static void sleep_here(rd_member *m, uint64_t until_ns)
     for (int i = 0; i < n; i++) {
         const uint32_t rank = events[i].data.u32;
         uint64_t rings;
-        if (rank != m->link.rank)
+        if (rank == NOBODY)
+            s->then(s->then_context);
+        else if (rank != m->link.rank)
             died(s, rank);
         else if (read(s->peers[rank].doorbell, &rings, sizeof rings) < 0 && errno != EAGAIN)
             return; /* nothing was lost: the engine looks at its queues anyway */
@@ -212,18 +175,29 @@ static void ring(rd_member *m, uint32_t rank)
         return; /* full: it is ringing already */
 }
 
-static bool shm_lends(const rd_link *link, const void *data, uint64_t bytes)
+void rd_shm_wake_also(rd_link *link, int fd, void (*then)(void *context), void *context)
 {
-    const rd_member *m = (const rd_member *)link;
-    const uint64_t at = (uintptr_t)data - m->origin;
-    return at < m->limit && bytes <= m->limit - at;
+    shm_link *s = (shm_link *)link;
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = NOBODY};
+    if (s->also >= 0)
+        epoll_ctl(s->epoll, EPOLL_CTL_DEL, s->also, NULL);
+    s->also = fd;
+    s->then = then;
+    s->then_context = context;
+    if (fd >= 0)
+        epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+void rd_shm_call_ranks(rd_link *link, const uint32_t *names)
+{
+    ((shm_link *)link)->names = names;
 }
 
 /* --- memory that can be lent --- */
 
 /* Pages of the first `now` bytes are fetched now: a machine that has none left says so here, not by a signal
  * at the first use. */
-static void *take(shm_link *s, size_t bytes, size_t now)
+void *rd_shm_take(shm_link *s, size_t bytes, size_t now)
 {
     uint64_t at;
     if (rd_mem_refused() || !rd_heap_take(&s->heap, bytes, &at))
@@ -239,12 +213,12 @@ static void *take(shm_link *s, size_t bytes, size_t now)
     return NULL;
 }
 
-static void *shm_alloc(rd_link *link, size_t bytes)
+void *rd_shm_alloc(rd_link *link, size_t bytes)
 {
-    return take(whole_of(link), bytes, bytes);
+    return rd_shm_take(whole_of(link), bytes, bytes);
 }
 
-static void shm_free(rd_link *link, void *memory, size_t bytes)
+void rd_shm_free(rd_link *link, void *memory, size_t bytes)
 {
     shm_link *s = whole_of(link);
     if (!memory)
@@ -292,22 +266,6 @@ static void free_link(shm_link *s)
     rd_free(s);
 }
 
-/* Those whose bytes have all been read. */
-static void reap_ends(shm_link *s)
-{
-    rd_arena_tidy(s->member.arena);
-    for (shm_end **at = &s->ends, *end; (end = *at);) {
-        if (end->member.staged) {
-            at = &end->next;
-            continue;
-        }
-        *at = end->next;
-        atomic_fetch_sub(&end->member.head->open, 1);
-        rd_member_free(&end->member);
-        rd_free(end);
-    }
-}
-
 /* The link to the whole is needed as long as there are links to parts of it. */
 static void shm_close(rd_link *link)
 {
@@ -320,92 +278,12 @@ static void shm_close(rd_link *link)
     if (link->whole) {
         ((shm_end *)m)->next = whole->ends;
         whole->ends = (shm_end *)m;
-        reap_ends(whole);
+        rd_shm_reap_ends(whole);
     }
     if (whole->member.users <= 1)
         free_link(whole);
     else
         whole->member.users--;
-}
-
-/* --- parts of the world --- */
-
-enum { PART_RING = RD_SHORT_PIECE };
-
-static size_t part_bytes(uint32_t size)
-{
-    return page(rd_share_bytes(size, RD_PART_CHANNELS)) +
-           (size_t)size * size * rd_queues(RD_PART_CHANNELS) * PART_RING;
-}
-
-/* Those that all of their members have left. */
-static void reap_parts(shm_link *s)
-{
-    for (shm_part **at = &s->parts, *part; (part = *at);) {
-        if (atomic_load(&part->head->open)) {
-            at = &part->next;
-            continue;
-        }
-        *at = part->next;
-        shm_free(&s->member.link, part->head, part->bytes);
-        rd_free(part);
-    }
-}
-
-/* What ranks tell each other there is sure to be written.  Queues and rings, like those of the whole, take
- * no memory until they are used: most parts send no letters, and few send something from each to each. */
-static rd_share_head *make_part(shm_link *s, uint32_t size)
-{
-    return take(s, part_bytes(size), rd_board_bytes(size, RD_PART_CHANNELS));
-}
-
-static ronda_status shm_split(rd_link *link, uint32_t size, uint64_t *handle, rd_error *err)
-{
-    shm_link *s = whole_of(link);
-    reap_ends(s);
-    reap_parts(s);
-    shm_part *part = rd_alloc(sizeof *part);
-    rd_share_head *head = part ? make_part(s, size) : NULL;
-    if (!head) {
-        rd_free(part);
-        return rd_fail(err, RONDA_ENOMEM, RONDA_ANY,
-                       "rank %u: no shared memory for a part of %u ranks", link->rank, size);
-    }
-    atomic_store(&head->open, size);
-    *part = (shm_part){s->parts, head, part_bytes(size)};
-    s->parts = part;
-    *handle = (uint64_t)((char *)head - (char *)s->mapping);
-    return RONDA_OK;
-}
-
-static void shm_forgo(rd_link *link, uint64_t handle, uint32_t size)
-{
-    shm_link *s = whole_of(link);
-    if (handle < s->bytes && part_bytes(size) <= s->bytes - handle)
-        atomic_fetch_sub(&((rd_share_head *)((char *)s->mapping + handle))->open, 1);
-}
-
-static ronda_status shm_join(rd_link *link, uint64_t handle, const uint32_t members[],
-                             uint32_t size, uint32_t rank, rd_link **out, rd_error *err)
-{
-    shm_link *s = whole_of(link);
-    if (handle % 4096 || handle >= s->bytes || part_bytes(size) > s->bytes - handle)
-        return rd_fail(err, RONDA_EPEER, RONDA_ANY,
-                       "rank %u: the memory of a part of %u ranks is not where it was said to be",
-                       link->rank, size);
-    shm_end *end = rd_alloc(sizeof *end);
-    if (!end || !rd_member_join(&end->member, rd_member_of(link), (char *)s->mapping + handle, rank,
-                                size, members)) {
-        rd_free(end);
-        return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of a part",
-                       link->rank);
-    }
-    rd_member *m = &end->member;
-    m->small_bytes = PART_RING;
-    m->small_at = handle + page(rd_share_bytes(size, RD_PART_CHANNELS)) +
-                  (size_t)rank * size * rd_queues(RD_PART_CHANNELS) * PART_RING;
-    *out = &m->link;
-    return RONDA_OK;
 }
 
 /* --- opening --- */
@@ -561,7 +439,7 @@ ronda_status rd_shm_open(const rd_shm_parts *parts, rd_link **out, rd_error *err
                        parts->rank, parts->size);
     }
     s->peers = peers;
-    s->epoll = s->memfd = -1;
+    s->epoll = s->memfd = s->also = -1;
     s->member.link.size = parts->size;
     ronda_status status = open_peers(s, parts, err);
     if (!status)
@@ -579,10 +457,10 @@ const rd_transport rd_shm = {.name = "shm",
                              RD_SHARE_SLOTS,
                              .presence = shm_presence,
                              .quiesce = shm_quiesce,
-                             .lends = shm_lends,
-                             .alloc = shm_alloc,
-                             .free = shm_free,
+                             .lends = rd_share_lends,
+                             .alloc = rd_shm_alloc,
+                             .free = rd_shm_free,
                              .close = shm_close,
-                             .split = shm_split,
-                             .join = shm_join,
-                             .forgo = shm_forgo};
+                             .split = rd_shm_split,
+                             .join = rd_shm_join,
+                             .forgo = rd_shm_forgo};

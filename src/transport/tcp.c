@@ -143,9 +143,9 @@ static bool share(rd_port *p, const rd_port *committed, uint64_t bytes, uint64_t
     return false;
 }
 
-static bool lends(const rd_link *link, const void *data, uint64_t bytes)
+static bool lends(const rd_port *p, const void *data, uint64_t bytes)
 {
-    (void)link;
+    (void)p;
     (void)data;
     (void)bytes;
     return true;
@@ -188,6 +188,8 @@ static bool peek(rd_port *p, rd_view *view)
     if (p->came == p->taken)
         return false;
     const tcp_slot *s = &p->in[p->taken % RD_QUEUE];
+    if (s->start == s->end && s->total)
+        return false; /* no more than its head has come */
     *view = (rd_view){
         .data = s->data + s->start, .bytes = s->end - s->start, .total = s->total, .mark = s->mark};
     return true;
@@ -223,6 +225,10 @@ static void wait(rd_link *link, rd_port *p, uint32_t idle, uint64_t until_ns)
 {
     tcp_world *w = rd_tcp_link(link)->world;
     (void)p;
+    if (w->wait) {
+        w->wait(w->wait_context, idle, until_ns);
+        return;
+    }
     if (idle >= SPINS) {
         rd_tcp_pump(w, until_ns);
         return;
@@ -321,20 +327,29 @@ static void add_link(tcp_world *w, tcp_link *l)
     pthread_mutex_unlock(&w->lock);
 }
 
+/* Parts look at the whole's alarm as long as there are any. */
 static void drop_link(tcp_world *w, tcp_link *l)
 {
     pthread_mutex_lock(&w->lock);
     rd_tcp_forsake(l, true);
+    l->closed = true;
     tcp_link **at = &w->links;
     while (*at != l)
         at = &(*at)->next;
-    *at = l->next;
+    if (l->id)
+        *at = l->next;
     pthread_mutex_unlock(&w->lock);
-    free_link(l);
+    if (l->id)
+        free_link(l);
 }
 
 static void free_world(tcp_world *w)
 {
+    while (w->links) {
+        tcp_link *l = w->links;
+        w->links = l->next;
+        free_link(l);
+    }
     while (w->conns)
         rd_tcp_end(w, w->conns);
     while (w->ended) {
@@ -355,6 +370,7 @@ static void free_world(tcp_world *w)
         close(w->its.listener);
     rd_free(w->its.places);
     rd_free(w->its.key);
+    rd_free(w->its.host_of);
     rd_free(w->peers);
     pthread_mutex_destroy(&w->lock);
     rd_free(w);
@@ -411,6 +427,7 @@ ronda_status rd_tcp_open(const rd_tcp_parts *parts, rd_link **out, rd_error *err
         close(parts->listener);
         rd_free(parts->places);
         rd_free(parts->key);
+        rd_free(parts->host_of);
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of %u ranks",
                        parts->rank, parts->size);
     }
@@ -429,16 +446,37 @@ ronda_status rd_tcp_open(const rd_tcp_parts *parts, rd_link **out, rd_error *err
                        parts->size, l ? ": " : "", l ? strerror(why) : "");
     }
     l->link.cpus = count_cpus(parts, &w->crowded);
+    l->link.host_of = parts->host_of;
     add_link(w, l);
     *out = &l->link;
     return RONDA_OK;
 }
 
+int rd_tcp_descriptor(const rd_link *link)
+{
+    return rd_tcp_link(link)->world->epoll;
+}
+
+bool rd_tcp_is_connecting(const rd_link *link)
+{
+    return rd_tcp_link(link)->world->wanted || rd_tcp_link(link)->world->strangers;
+}
+
+void rd_tcp_wait_with(rd_link *link,
+                      void (*wait_with)(void *context, uint32_t idle, uint64_t until_ns),
+                      void *context)
+{
+    rd_tcp_link(link)->world->wait = wait_with;
+    rd_tcp_link(link)->world->wait_context = context;
+}
+
 /* --- parts of a world --- */
 
 /* A number that no other part has or had. */
-static ronda_status split(rd_link *link, uint32_t size, uint64_t *handle, rd_error *err)
+static ronda_status split(rd_link *link, const uint32_t members[], uint32_t size, uint64_t *handle,
+                          rd_error *err)
 {
+    (void)members;
     tcp_world *w = rd_tcp_link(link)->world;
     (void)size;
     (void)err;
@@ -496,6 +534,7 @@ const rd_transport rd_tcp = {.name = "tcp",
                              .give_back = give_back,
                              .sent = sent,
                              .home = home,
+                             .gone = home,
                              .peek = peek,
                              .release = release,
                              .alloc = alloc,

@@ -12,11 +12,22 @@ typedef struct {
     rd_place *places;    /* [size], from rd_alloc */
     int listener;        /* where this rank's peers connect: its place says the port */
     char *key;           /* from rd_alloc, or NULL: none to be proved */
+    uint32_t *host_of;   /* [size], from rd_alloc: see rd_link; or NULL */
     uint64_t job;        /* the same for all ranks, and for no other job */
     uint64_t timeout_ns; /* for what close() owes, and for connecting */
 } rd_tcp_parts;
 
-/* places, listener and key are the link's from now on, whatever it returns. */
+/* places, listener, key and host_of are the link's from now on, whatever it returns. */
 ronda_status rd_tcp_open(const rd_tcp_parts *parts, rd_link **out, rd_error *err);
+
+/* --- for a link that has this one for some of its ranks (mixed.c) --- */
+
+int rd_tcp_descriptor(const rd_link *link); /* readable when something may have come */
+bool rd_tcp_is_connecting(const rd_link *link);
+/* How ranks of this world and its parts wait from now on; NULL: as before */
+void rd_tcp_wait_with(rd_link *link, void (*wait)(void *context, uint32_t idle, uint64_t until_ns),
+                      void *context);
+/* Where a rank stands that this link does not lead to */
+void rd_tcp_know(rd_link *link, uint32_t rank, const rd_presence *p, const rd_record *call);
 
 #endif

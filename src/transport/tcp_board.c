@@ -23,14 +23,15 @@
 #include <time.h>
 #include <unistd.h>
 
-static const uint64_t FRESH_NS = 3000000000u, LAST_WORDS_NS = 200000000u;
+static const uint64_t FRESH_NS = 3000000000u, LAST_WORDS_NS = 200000000u,
+                      LATE_COMERS_NS = 20000000u;
 
 tcp_link *rd_tcp_find(tcp_world *w, uint64_t id)
 {
     tcp_link *l = w->links;
     while (l && l->id != id)
         l = l->next;
-    return l;
+    return l && !l->closed ? l : NULL;
 }
 
 /* --- this rank --- */
@@ -95,6 +96,20 @@ void rd_tcp_note(tcp_link *l, uint32_t rank, const rd_record *call)
     }
 }
 
+void rd_tcp_know(rd_link *link, uint32_t rank, const rd_presence *p, const rd_record *call)
+{
+    tcp_link *l = rd_tcp_link(link);
+    tcp_known *k = &l->known[rank];
+    pthread_mutex_lock(&l->world->lock);
+    rd_tcp_note(l, rank, call);
+    k->sequence = p->sequence;
+    k->inside = p->inside;
+    k->posted = p->posted;
+    k->awaits = p->awaits + 1;
+    k->heard_ns = p->heard_ns;
+    pthread_mutex_unlock(&l->world->lock);
+}
+
 rd_presence rd_tcp_presence(rd_link *link, uint32_t peer)
 {
     const tcp_link *l = rd_tcp_link(link);
@@ -151,7 +166,12 @@ void rd_tcp_await(rd_link *link, uint32_t peer)
     const rd_head head = {
         .kind = RD_NEWS, .bytes = gather_news(l, items, now) * RD_NEWS_ITEM, .world = l->id};
     pthread_mutex_lock(&w->lock);
-    for (tcp_conn *c = w->conns; c; c = c->next) {
+    for (tcp_conn *c = w->conns, *next; c; c = next) {
+        next = c->next;
+        if (rd_tcp_is_silent(c)) {
+            rd_tcp_lost(w, c, ETIMEDOUT);
+            break; /* others may have gone with it */
+        }
         if (c->state != TCP_OPEN || l->index_of[c->rank] == UINT32_MAX ||
             w->peers[c->rank].out != c || c->next_control.length > RD_MOST_PARCEL)
             continue;
@@ -238,7 +258,7 @@ static void last_call(tcp_link *l, uint32_t rank, rd_error *cause, char *text, s
     const tcp_known *k = &l->known[rank];
     rd_record record;
     char call[100];
-    snprintf(text, capacity, "before its first call");
+    snprintf(text, capacity, "before it was heard of");
     if (!rd_tcp_record(&l->link, rank, k->sequence, &record))
         return;
     rd_record_text(&record, call, sizeof call);
@@ -254,7 +274,7 @@ void rd_tcp_mourn(tcp_world *w, uint32_t rank, const char *how)
         const uint32_t r = l->index_of[rank];
         rd_error cause = {.rank = l->link.rank};
         char where[48] = "", call[140];
-        if (r == UINT32_MAX || l->known[r].closed || atomic_load(&l->alarm))
+        if (l->closed || r == UINT32_MAX || l->known[r].closed || atomic_load(&l->alarm))
             continue;
         if (l->id)
             snprintf(where, sizeof where, "rank %u of the world, ", rank);
@@ -315,6 +335,8 @@ void rd_tcp_hear(tcp_world *w, tcp_conn *c, const rd_head *h, const char *bytes)
     } else if (h->kind == RD_BYE) {
         l->known[rank].closed = true;
         l->known[rank].inside = false;
+        if (!l->id)
+            rd_tcp_trust(w, c->rank);
         atomic_fetch_add(&w->goodbyes, 1);
     } else if (h->kind == RD_ALARM) {
         rd_error cause;
@@ -461,10 +483,13 @@ void rd_tcp_close_world(tcp_world *w)
             rd_tcp_flush_conn(w, c);
     }
     for (uint32_t r = 0; r < w->its.size; r++)
-        w->peers[r].want_ns = 0;
+        w->peers[r].want_ns = w->peers[r].suspect_ns = 0;
     w->wanted = 0;
     pthread_mutex_unlock(&w->lock);
+    const uint64_t soon = rd_now_ns() + LATE_COMERS_NS;
     rd_tcp_pump(w, 0);
+    while (w->strangers && rd_now_ns() < soon) /* who has just connected is told, too */
+        rd_tcp_pump(w, soon);
     while (!all_settled(w) && rd_now_ns() < until)
         rd_tcp_pump(w, rd_now_ns() + A_MOMENT_NS);
     for (const tcp_conn *c = w->conns; c; c = c->next)

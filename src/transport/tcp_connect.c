@@ -27,26 +27,31 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum {
-    MOST_STRANGERS = 64,
-    NEXT_ADDRESS_NS = 250000000,
-    LONGEST_NS = 10000000 /* in us */
-};
-static const uint64_t TRY_NS = 10000000000u, STRANGER_NS = 10000000000u;
+enum { MOST_STRANGERS = 64, NEXT_ADDRESS_NS = 250000000 };
+static const uint64_t TRY_NS = 10000000000u, STRANGER_NS = 10000000000u, SUSPECT_NS = 1000000000u;
 
 /* --- sockets --- */
 
-/* A host that has gone silent is found out in 15 s, whether there is something to be said to it or not. */
+/* A host that has gone silent is found out in 15 s: by the system, as long as nothing is to be said to it; and
+ * else by rd_tcp_is_silent().  (The system's own limit for the latter would also end connections to peers
+ * that are busy and do not read.) */
 static void set_options(int fd)
 {
-    const int one = 1, idle = 5, interval = 3, count = 3;
-    const unsigned silent_ms = 15000;
+    const int one = 1, idle = 6, interval = 3, count = 3;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms, sizeof silent_ms);
+}
+
+bool rd_tcp_is_silent(const tcp_conn *c)
+{
+    enum { SILENT_MS = 15000 };
+    struct tcp_info info;
+    socklen_t length = sizeof info;
+    return c->state == TCP_OPEN && getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+           info.tcpi_unacked && info.tcpi_retransmits && info.tcpi_last_ack_recv > SILENT_MS;
 }
 
 static socklen_t name_of(const rd_ip *ip, uint16_t port, struct sockaddr_storage *out)
@@ -150,8 +155,8 @@ static bool greet(tcp_world *w, tcp_conn *c, const char *who)
 static void cancel(tcp_world *w, uint32_t rank)
 {
     tcp_peer *peer = &w->peers[rank];
-    w->wanted -= peer->want_ns != 0;
-    peer->want_ns = 0;
+    w->wanted -= (peer->want_ns != 0) + (peer->suspect_ns != 0);
+    peer->want_ns = peer->suspect_ns = 0;
     for (tcp_conn *c = w->conns, *next; c; c = next) {
         next = c->next;
         if (c->rank == rank && c->state == TCP_CONNECTING)
@@ -216,30 +221,46 @@ void rd_tcp_accept(tcp_world *w)
 
 /* --- connecting --- */
 
-/* "10.0.0.2 port 4000: Connection refused; 192.168.1.2 port 4000: No route to host" */
+/* "10.0.0.2, 192.168.1.2 (Connection refused), fd00::2 (No route to host)" */
 static void addresses_text(const tcp_world *w, uint32_t rank, char *text, size_t capacity)
 {
     const rd_place *place = &w->its.places[rank];
+    const int *errors = w->peers[rank].errors;
     size_t at = 0;
     *text = 0;
     for (uint32_t i = 0; i < place->count && at < capacity; i++) {
         char ip[INET6_ADDRSTRLEN] = "?";
         inet_ntop(place->at[i].family == 4 ? AF_INET : AF_INET6, place->at[i].bytes, ip, sizeof ip);
-        at += (size_t)snprintf(text + at, capacity - at, "%s%s port %u: %s", at ? "; " : "", ip,
-                               place->port, strerror(w->peers[rank].errors[i]));
+        const bool said = i + 1 < place->count && errors[i + 1] == errors[i];
+        at += (size_t)snprintf(text + at, capacity - at, said ? "%s%s" : "%s%s (%s)",
+                               at ? ", " : "", ip, strerror(errors[i]));
     }
 }
 
-static void unreachable(tcp_world *w, uint32_t rank)
+static bool has_other(const tcp_world *w, uint32_t rank)
 {
-    char how[300], where[200];
-    addresses_text(w, rank, where, sizeof where);
-    snprintf(how, sizeof how, "cannot be reached from rank %u (host %s): %s", w->its.rank,
-             w->its.places[w->its.rank].name, where[0] ? where : "it has no address");
+    for (const tcp_conn *c = w->conns; c; c = c->next)
+        if (c->rank == rank && c->state == TCP_OPEN)
+            return true;
+    return false;
+}
+
+static void bury(tcp_world *w, uint32_t rank, const char *how)
+{
     w->peers[rank].dead = true;
     cancel(w, rank);
     atomic_fetch_add(&w->goodbyes, 1);
     rd_tcp_mourn(w, rank, how);
+}
+
+/* It was there when the world began. */
+static void unreachable(tcp_world *w, uint32_t rank)
+{
+    char how[400], where[220];
+    addresses_text(w, rank, where, sizeof where);
+    snprintf(how, sizeof how, "cannot be reached by rank %u (host %s) at port %u of %s",
+             w->its.rank, w->its.places[w->its.rank].name, w->its.places[rank].port, where);
+    bury(w, rank, how);
 }
 
 static void try_address(tcp_world *w, uint32_t rank, uint64_t now)
@@ -347,13 +368,24 @@ uint64_t rd_tcp_timers(tcp_world *w, uint64_t now)
             go_on(w, rank, now);
         after = w->conns; /* others may have gone with it */
     }
-    for (uint32_t r = 0; r < w->its.size && w->wanted; r++)
+    for (uint32_t r = 0; r < w->its.size && w->wanted; r++) {
+        if (w->peers[r].suspect_ns && w->peers[r].suspect_ns <= now)
+            bury(w, r, "broke off a connection");
+        if (w->peers[r].suspect_ns)
+            next = earlier(next, w->peers[r].suspect_ns);
         if (w->peers[r].want_ns)
             next = earlier(next, go_on(w, r, now));
+    }
     return next;
 }
 
 /* --- the end of one --- */
+
+void rd_tcp_trust(tcp_world *w, uint32_t rank)
+{
+    w->wanted -= w->peers[rank].suspect_ns != 0;
+    w->peers[rank].suspect_ns = 0;
+}
 
 void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error)
 {
@@ -363,6 +395,11 @@ void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error)
     rd_tcp_end(w, c);
     if (expected)
         return;
+    if (has_other(w, rank)) { /* which may still say goodbye */
+        w->wanted += !w->peers[rank].suspect_ns;
+        w->peers[rank].suspect_ns = rd_now_ns() + SUSPECT_NS;
+        return;
+    }
     if (!error || error == ECONNRESET || error == EPIPE)
         snprintf(how, sizeof how, "died");
     else if (error == EBADMSG)
@@ -371,8 +408,5 @@ void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error)
         snprintf(how, sizeof how, "is not what answers at its address");
     else
         snprintf(how, sizeof how, "was lost: %s,", strerror(error));
-    w->peers[rank].dead = true;
-    cancel(w, rank);
-    atomic_fetch_add(&w->goodbyes, 1);
-    rd_tcp_mourn(w, rank, how);
+    bury(w, rank, how);
 }

@@ -99,6 +99,7 @@ struct tcp_link {
     bool inside, posted;
     uint32_t awaits;
     _Atomic uint32_t letters, alarm;
+    bool closed;
     bool left; /* it has failed, and this rank writes no more of its messages */
     rd_error cause;
 };
@@ -146,9 +147,11 @@ struct tcp_conn {
 
 /* A rank of the whole world. */
 struct tcp_peer {
-    tcp_conn *out;        /* where this rank writes to it, once it is open */
-    tcp_conn *in;         /* where its messages come from */
-    uint64_t want_ns;     /* when to connect, if it has not by then; 0: no need */
+    tcp_conn *out;    /* where this rank writes to it, once it is open */
+    tcp_conn *in;     /* where its messages come from */
+    uint64_t want_ns; /* when to connect, if it has not by then; 0: no need */
+    uint64_t
+        suspect_ns; /* if no other connection says by then why one was lost, it is; 0: none was */
     uint64_t next_try_ns; /* when to try the next of its addresses */
     uint32_t tried, trying;
     int errors[RD_ADDRESSES];
@@ -170,6 +173,8 @@ struct tcp_world {
     uint64_t parts; /* that this rank has made */
     _Atomic uint32_t goodbyes;
     bool crowded;
+    void (*wait)(void *context, uint32_t idle, uint64_t until_ns); /* instead of its own */
+    void *wait_context;
     char *pool[RD_POOLS]; /* buffers of 2^(8+i) bytes that nobody uses */
 };
 
@@ -207,6 +212,8 @@ void rd_tcp_connected(tcp_world *w, tcp_conn *c); /* or not: something has come 
 bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING]);
 void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error); /* a connection has ended; 0: in order */
 void rd_tcp_end(tcp_world *w, tcp_conn *c);
+void rd_tcp_trust(tcp_world *w, uint32_t rank); /* it has said goodbye */
+bool rd_tcp_is_silent(const tcp_conn *c);       /* its host has not acknowledged what it was sent */
 bool rd_tcp_watch(tcp_world *w, tcp_conn *c, bool writes);
 
 /* tcp_board.c; the lock is held */

@@ -46,9 +46,9 @@ typedef struct rd_link {
     _Atomic uint64_t *choices;
     const _Atomic uint32_t *goodbyes; /* grows when a rank closes: time to look who */
     const _Atomic uint32_t *alarm;    /* not 0: the world has failed, cause() says why */
-    struct rd_link *whole; /* of a part of a world (see split): the link to all of it; else NULL */
     const uint32_t
         *host_of; /* [size]: ranks with equal numbers share memory; NULL: all do, or none */
+    struct rd_link *whole; /* of a part of a world (see split): the link to all of it; else NULL */
 } rd_link;
 
 typedef struct {
@@ -84,8 +84,7 @@ struct rd_transport {
     const char *name;
     bool copies;      /* the caller's memory cannot be lent, unless alloc() gave it */
     bool lends_alloc; /* what alloc() gives can be */
-    bool
-        pushes; /* messages go on only while this rank is inside, until they are home: it waits for that */
+    bool pushes;      /* messages go on only while this rank is inside, until they are gone */
 
     /* The port to a peer; never NULL for a peer other than oneself.  channel: up to link->channels + 1. */
     rd_port *(*port)(rd_link *link, uint32_t peer, uint32_t channel);
@@ -106,14 +105,16 @@ struct rd_transport {
      * bytes, total, mark: as they were there.  false: it cannot, or not now, and nothing was sent */
     bool (*share)(rd_port *port, const rd_port *committed, uint64_t bytes, uint64_t total,
                   uint64_t mark);
-    /* Can this memory be lent? */
-    bool (*lends)(const rd_link *link, const void *data, uint64_t bytes);
+    /* Can this memory be lent to the peer? */
+    bool (*lends)(const rd_port *port, const void *data, uint64_t bytes);
     void (*lend)(rd_port *port, const rd_loan *loan); /* only if can_send and lends */
     /* "returned"; only if can_send, and a loan of the peer's on this port has named a place */
     void (*give_back)(rd_port *port, uint64_t bytes, uint64_t mark);
     uint32_t (*sent)(const rd_port *port); /* messages so far, modulo 2^32 */
-    /* Has the peer released it (and all before)? */
+    /* Has the peer released it (and all before), or is it as good as that? */
     bool (*home)(rd_port *port, uint32_t message);
+    /* If this transport pushes: will it arrive whatever this rank does from now on? */
+    bool (*gone)(rd_port *port, uint32_t message);
 
     /* Receiving: the first message that is not wholly released. */
     bool (*peek)(rd_port *port, rd_view *view);
@@ -156,7 +157,8 @@ struct rd_transport {
     /* A part of a world is a world of its own, whose ranks wait in one place with those of the whole.  One
      * of its members, whom the caller has to find, makes its memory; then all of them join, by the handle
      * that they were told, or say that they forgo it.  members: ranks as this link counts them. */
-    ronda_status (*split)(rd_link *link, uint32_t size, uint64_t *handle, rd_error *err);
+    ronda_status (*split)(rd_link *link, const uint32_t members[], uint32_t size, uint64_t *handle,
+                          rd_error *err);
     ronda_status (*join)(rd_link *link, uint64_t handle, const uint32_t members[], uint32_t size,
                          uint32_t rank, rd_link **out, rd_error *err);
     void (*forgo)(rd_link *link, uint64_t handle, uint32_t size);
@@ -182,6 +184,10 @@ size_t rd_shm_bytes(uint32_t size); /* without the heaps, which cost nothing unt
 int rd_shm_create(uint32_t size, rd_error *err); /* a memfd; -1: err says why */
 /* Before anybody opens it: who the ranks are decides how many cores they have together. */
 ronda_status rd_shm_prepare(int memfd, const int32_t pids[], uint32_t size, rd_error *err);
+/* For a link that has this one for some of its ranks (mixed.c): a descriptor that wakes sleepers too, and what
+ * is then called, -1: none; and what ranks are called in sentences, NULL: as they are counted here. */
+void rd_shm_wake_also(rd_link *link, int fd, void (*then)(void *context), void *context);
+void rd_shm_call_ranks(rd_link *link, const uint32_t *names);
 /* The doorbells are the link's from now on, whatever it returns, and -1 in parts. */
 ronda_status rd_shm_open(const rd_shm_parts *parts, rd_link **out, rd_error *err);
 

@@ -1,0 +1,68 @@
+/* shm_inside.h: what shm.c and shm_parts.c know of each other. */
+#ifndef RD_SHM_INSIDE_H
+#define RD_SHM_INSIDE_H
+
+#include "transport/heap.h"
+#include "transport/share.h"
+
+/* The memory of a part of the world, in the heap of the rank that made it. */
+typedef struct shm_part {
+    struct shm_part *next;
+    rd_share_head *head;
+    size_t bytes;
+} shm_part;
+
+/* This rank's end of a part. */
+typedef struct shm_end {
+    rd_member member;
+    struct shm_end *next;
+} shm_end;
+
+typedef struct {
+    rd_member member;
+    void *mapping;
+    size_t bytes;
+    int epoll, memfd;
+    int also; /* another descriptor that wakes it, and what is then called; -1: none */
+    void (*then)(void *context);
+    void *then_context;
+    const uint32_t *names; /* what ranks are called in sentences; NULL: as they are counted */
+    rd_heap heap;
+    uint64_t heap_at;       /* in the mapping */
+    struct shm_part *parts; /* that this rank has made the memory of */
+    struct shm_end
+        *ends; /* of parts that are closed, but peers have still to read what they staged */
+    struct peer {
+        int doorbell, life; /* eventfd, pidfd; -1: none */
+        int32_t pid;
+        bool dead;
+    } * peers;
+} shm_link;
+
+static inline size_t page(size_t bytes)
+{
+    return (bytes + 4095) & ~(size_t)4095;
+}
+
+/* The link to the whole world, which has everything that is not messages. */
+static inline shm_link *whole_of(const rd_link *link)
+{
+    return (shm_link *)rd_member_of((rd_link *)link)->whole;
+}
+
+/* shm.c */
+/* From the heap, of which so much is fetched now */
+void *rd_shm_take(shm_link *s, size_t bytes, size_t now);
+void *rd_shm_alloc(rd_link *link, size_t bytes);
+void rd_shm_free(rd_link *link, void *memory, size_t bytes);
+
+/* shm_parts.c */
+void rd_shm_reap_ends(
+    shm_link *s); /* ends of parts that are closed, and all of whose bytes have been read */
+ronda_status rd_shm_split(rd_link *link, const uint32_t members[], uint32_t size, uint64_t *handle,
+                          rd_error *err);
+ronda_status rd_shm_join(rd_link *link, uint64_t handle, const uint32_t members[], uint32_t size,
+                         uint32_t rank, rd_link **out, rd_error *err);
+void rd_shm_forgo(rd_link *link, uint64_t handle, uint32_t size);
+
+#endif
