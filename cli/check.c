@@ -2,7 +2,8 @@
  *
  * Every row is proved for every world of a range, with counts that are empty, tiny and ragged, in
  * place, not, and mixed, with and without division (mean), from several roots, and cut into several
- * chunks; then for some larger worlds, as far as the row's number of steps allows. */
+ * chunks; then for some larger worlds, as far as the row's number of steps allows.  Rows made for hosts
+ * are proved on every even split of small worlds too, and on some that are not even. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +20,8 @@
 static const uint32_t larger_worlds[] = {64, 100, 127, 128, 250, 256, 500, 512, 1000, 1024};
 enum { MOST_LARGER = 300000 };
 
-static const uint32_t cuts[] = {1, 3, 8};      /* chunks to aim at */
+static const uint32_t cuts[] = {1, 3, 8};         /* chunks to aim at */
+enum { HOSTS_WORLD = 16, QUICK_HOSTS_WORLD = 9 }; /* up to which worlds are split into hosts */
 enum { QUICK_CUTS = 2, MANY_CUTS_WORLD = 16 }; /* in larger worlds all cuts but the last will do */
 
 typedef struct {
@@ -35,6 +37,7 @@ typedef struct {
     uint32_t size, root, width, chunks;
     bool mean;
     int place;
+    const rd_hosts *hosts; /* or NULL: one */
 } trial;
 
 /* --- progress, on a line of standard error that is written over --- */
@@ -66,22 +69,30 @@ static void say_refusal(const row *r, const trial *t, const char *why)
 {
     static const char *const places[] = {"not in place", "in place", "odd ranks in place"};
     const rd_algorithm *a = r->algorithm;
-    char root[40] = "";
+    char root[40] = "", hosts[CLI_HOSTS_TEXT] = "one host";
     end_progress(r);
+    if (t->hosts)
+        cli_hosts_text(t->hosts, hosts);
     if (rd_kind_rooted(a->kind))
         snprintf(root, sizeof root, ", root %" PRIu32, t->root);
     cli_failed("check",
-               "%s by %s, %" PRIu32 " rank%s, count %" PRIu64 " of %" PRIu32
+               "%s by %s, %" PRIu32 " rank%s on %s, count %" PRIu64 " of %" PRIu32
                " byte%s%s%s, %s, segment %" PRIu64 ": refused: %s",
-               rd_kind_name(a->kind), a->name, t->size, t->size == 1 ? "" : "s", t->count, t->width,
-               t->width == 1 ? "" : "s", root, t->mean ? ", mean" : "", places[t->place],
+               rd_kind_name(a->kind), a->name, t->size, t->size == 1 ? "" : "s", hosts, t->count,
+               t->width, t->width == 1 ? "" : "s", root, t->mean ? ", mean" : "", places[t->place],
                segment_for(a, t), why);
 }
 
 static bool prove(row *r, const trial *t)
 {
-    const rd_proof proof = rd_check_world(r->algorithm, t->size, t->count, t->root, t->width,
-                                          t->mean, t->place, segment_for(r->algorithm, t));
+    const rd_shape call = {.size = t->size,
+                           .root = t->root,
+                           .width = t->width,
+                           .mean = t->mean,
+                           .count = t->count,
+                           .hosts = t->hosts};
+    const rd_proof proof =
+        rd_check_call(r->algorithm, &call, t->place, segment_for(r->algorithm, t));
     if (proof.too_large) {
         end_progress(r);
         cli_wrong("check", "%" PRIu32 " ranks and a count of %" PRIu64 " are too much for a proof",
@@ -170,7 +181,7 @@ static uint32_t counts_for(const rd_algorithm *a, uint32_t n, bool quick, trial 
     return count;
 }
 
-static bool prove_world(row *r, uint32_t n)
+static bool prove_counts(row *r, uint32_t n, const rd_hosts *hosts)
 {
     const cli_check_request *q = r->request;
     trial trials[CLI_MOST_COUNTS] = {{0}};
@@ -179,15 +190,54 @@ static bool prove_world(row *r, uint32_t n)
         trials[i] = (trial){.count = q->counts[i], .width = 4};
     if (count == 0)
         count = counts_for(r->algorithm, n, q->quick, trials);
-    const uint64_t plans = r->plans, steps = r->steps;
-    say_progress(r, n);
     for (uint32_t i = 0; i < count; i++) {
         trials[i].size = n;
+        trials[i].hosts = hosts;
         if (!prove_count(r, trials[i]))
             return false;
     }
     r->worlds++;
     r->largest = n;
+    return true;
+}
+
+static bool prove_map(row *r, uint32_t n, const uint32_t host_of[])
+{
+    rd_hosts *hosts = rd_hosts_make(host_of, n);
+    const bool proved = hosts && prove_counts(r, n, hosts);
+    if (!hosts)
+        r->refused = cli_failed("check", "no memory") != CLI_OK;
+    rd_hosts_free(hosts);
+    return proved;
+}
+
+/* Hosts of equal size, whose ranks follow each other or are dealt out; then one, two and the rest. */
+static bool prove_splits(row *r, uint32_t n)
+{
+    uint32_t in_order[HOSTS_WORLD], dealt[HOSTS_WORLD], uneven[HOSTS_WORLD];
+    if (n > (r->request->quick ? QUICK_HOSTS_WORLD : HOSTS_WORLD))
+        return true;
+    for (uint32_t each = 1; each < n; each++) {
+        for (uint32_t i = 0; i < n; i++) {
+            in_order[i] = i / each;
+            dealt[i] = i % (n / each);
+        }
+        if (n % each == 0 && (!prove_map(r, n, in_order) || !prove_map(r, n, dealt)))
+            return false;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        uneven[i] = i == 0 ? 0 : i < 3 ? 1 : 2;
+    return n < 4 || prove_map(r, n, uneven);
+}
+
+static bool prove_world(row *r, uint32_t n)
+{
+    const cli_check_request *q = r->request;
+    const uint64_t plans = r->plans, steps = r->steps;
+    say_progress(r, n);
+    const bool proved = q->map.size ? prove_map(r, n, q->map.host_of) : prove_counts(r, n, NULL);
+    if (!proved || (!q->map.size && r->algorithm->flags & RD_BY_HOST && !prove_splits(r, n)))
+        return false;
     if (!q->verbose)
         return true;
     end_progress(r);

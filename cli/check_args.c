@@ -13,12 +13,14 @@ const char cli_check_help[] =
     "ronda check: prove that every algorithm computes its collective\n"
     "\n"
     "  ronda check [--collective NAME] [--algo NAME] [-n MAX | -n FIRST..LAST] [--count N,N,...]\n"
-    "              [--quick] [--verbose] [--progress]\n"
+    "              [--hosts HxR] [--quick] [--verbose] [--progress]\n"
     "\n"
     "  -c, --collective NAME  this collective alone\n"
     "  -a, --algo NAME        this algorithm alone\n"
     "  -n, --size RANGE       worlds: 8 is 1..8, 8..8 is that one; up to 1024.  If none is given, 1..33\n"
     "                         and then some larger ones\n"
+    "      --hosts HxR        this world alone: H hosts of R ranks each, or hosts of so many ranks: 4,3,1.  If none\n"
+    "                         is given, rows made for hosts are proved on those of worlds up to 16\n"
     "      --count LIST       elements; if none are given, some that are empty, tiny, ragged and more\n"
     "      --quick            fewer of everything: seconds instead of a minute\n"
     "      --verbose          a line for every world, too\n"
@@ -34,11 +36,12 @@ static const char ME[] = "check";
 enum { MOST_RANKS = 1024, DEFAULT_LAST = 33, QUICK_LAST = 17 };
 static const uint64_t MOST_ELEMENTS = (uint64_t)1 << 40;
 
-enum { COLLECTIVE, ALGO, SIZE, COUNT, QUICK, VERBOSE, PROGRESS };
+enum { COLLECTIVE, ALGO, SIZE, HOSTS, COUNT, QUICK, VERBOSE, PROGRESS };
 
 static const cli_option options[] = {[COLLECTIVE] = {"collective", 'c', true},
                                      [ALGO] = {"algo", 'a', true},
                                      [SIZE] = {"size", 'n', true},
+                                     [HOSTS] = {"hosts", 0, true},
                                      [COUNT] = {"count", 0, true},
                                      [QUICK] = {"quick", 'q', false},
                                      [VERBOSE] = {"verbose", 'v', false},
@@ -95,6 +98,8 @@ static bool read_one(cli_check_request *q, const cli_args *a, int option)
         return true;
     case SIZE:
         return read_range(a, &q->first, &q->last);
+    case HOSTS:
+        return cli_read_hosts(a, &q->map);
     case COUNT:
         return read_counts(a, q);
     case QUICK:
@@ -126,6 +131,10 @@ int cli_check_read(int count, char **arguments, cli_check_request *out)
                          q.kind ? rd_kind_name(q.kind) : "the table", q.algorithm);
     if (q.kind == RONDA_BARRIER && q.count_count)
         return cli_wrong(ME, "--count: barrier has no elements");
+    if (q.last && q.map.size)
+        return cli_wrong(ME, "--size and --hosts: which?");
+    if (q.map.size)
+        q.first = q.last = q.map.size;
     if (!q.last) {
         q.first = 1;
         q.last = q.quick ? QUICK_LAST : DEFAULT_LAST;

@@ -10,7 +10,10 @@
 bool cli_choose(const cli_plan_request *q, cli_choice *out)
 {
     const uint32_t cpus = rd_usable_cpus();
-    *out = (cli_choice){.facts = q->threads ? rd_facts_local(cpus) : rd_facts_shm(cpus)};
+    const rd_hosts *hosts = q->shape.hosts;
+    *out = (cli_choice){.facts = q->threads                  ? rd_facts_local(cpus)
+                                 : hosts && hosts->count > 1 ? rd_facts_mixed(cpus * hosts->count)
+                                                             : rd_facts_shm(cpus)};
     out->facts.segment_bytes = q->segment_bytes ? q->segment_bytes : UINT64_MAX;
     return rd_choose(&q->shape, &out->facts, out->prices, &out->count) != NULL;
 }
@@ -28,7 +31,18 @@ static void time_text(double ns, char text[16])
              ns, units[unit]);
 }
 
-static void print_table(const cli_choice *c, const rd_algorithm *shown)
+/* "processes on 2 cores", "... on 2 hosts of 4, with sockets between hosts and 2 cores on each" */
+static void print_where(const cli_choice *c, const rd_hosts *hosts)
+{
+    const uint32_t cpus = c->facts.cpus / (c->facts.far ? hosts->count : 1);
+    char text[CLI_HOSTS_TEXT];
+    printf("%s on ", c->facts.copies ? "processes" : "threads");
+    if (c->facts.far)
+        printf("%s,\n  with sockets between hosts and ", cli_hosts_text(hosts, text));
+    printf("%" PRIu32 " core%s%s.\n", cpus, cpus == 1 ? "" : "s", c->facts.far ? " on each" : "");
+}
+
+static void print_table(const cli_choice *c, const rd_algorithm *shown, const rd_hosts *hosts)
 {
     printf("  %-13s  %7s  %9s  %14s  %9s\n", "algorithm", "rounds", "messages", "bytes sent",
            "estimate");
@@ -41,9 +55,8 @@ static void print_table(const cli_choice *c, const rd_algorithm *shown)
                p->algorithm == shown ? "   <- shown above" : "");
     }
     printf(
-        "\n  Messages in and out, and bytes sent, of the busiest rank; the time is a model's, for "
-        "%s on %" PRIu32 " core%s.\n",
-        c->facts.copies ? "processes" : "threads", c->facts.cpus, c->facts.cpus == 1 ? "" : "s");
+        "\n  Messages in and out, and bytes sent, of the busiest rank; the time is a model's, for ");
+    print_where(c, hosts);
 }
 
 /* --- why: one sentence --- */
@@ -122,10 +135,13 @@ void cli_choice_print(const cli_choice *c, const cli_plan_request *q)
 {
     const rd_algorithm *chosen = q->forced ? q->forced : c->prices[0].algorithm;
     printf("chosen for this shape: %s\n\n", chosen->name);
-    print_table(c, q->algorithm);
+    print_table(c, q->algorithm, q->shape.hosts);
     print_why(c, &q->shape);
     if (q->forced)
         printf("  RONDA_ALGO is set, and it names %s.\n", q->forced->name);
+    if (q->algorithm && q->algorithm->flags & RD_BY_HOST && !rd_has_hosts(&q->shape))
+        printf("  %s is for worlds of several hosts (--hosts); in others it is never chosen.\n",
+               q->algorithm->name);
     if (q->algorithm && q->algorithm->flags & RD_REFERENCE)
         printf("  %s is there to compare with; it is never chosen by itself.\n",
                q->algorithm->name);

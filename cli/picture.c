@@ -197,6 +197,7 @@ void cli_picture_title(const cli_picture *p, char text[CLI_SENTENCE])
     const cli_plan_request *q = p->request;
     const rd_shape *s = &q->shape;
     rd_text w = {.text = text, .capacity = CLI_SENTENCE};
+    char hosts[CLI_HOSTS_TEXT];
     rd_say(&w, "%s", rd_kind_name(s->kind));
     if (s->kind != RONDA_BARRIER)
         rd_say(&w, " of %" PRIu64 " %s", s->count, rd_type_name(q->type));
@@ -207,6 +208,8 @@ void cli_picture_title(const cli_picture *p, char text[CLI_SENTENCE])
     if (s->in_place)
         rd_say(&w, ", in place");
     rd_say(&w, ", by %s: %" PRIu32 " rank%s", q->algorithm->name, p->size, p->size == 1 ? "" : "s");
+    if (s->hosts)
+        rd_say(&w, " on %s", cli_hosts_text(s->hosts, hosts));
 }
 
 void cli_picture_note(const cli_picture *p, char text[CLI_SENTENCE])

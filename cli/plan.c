@@ -15,14 +15,18 @@ const char cli_plan_help[] =
     "ronda plan: show what a collective does, step by step, and why that way\n"
     "\n"
     "  ronda plan [--collective NAME] [--algo NAME] [-n RANKS] [--rank R | --all-ranks] [--count N]\n"
-    "             [--type T] [--op OP] [--root R] [--in-place] [--segment BYTES] [--threads]\n"
-    "  ronda plan --summary [--collective NAME] [-n RANKS] [--count N] [--root R] [--segment BYTES]\n"
+    "             [--hosts HxR] [--type T] [--op OP] [--root R] [--in-place] [--segment BYTES]\n"
+    "             [--threads]\n"
+    "  ronda plan --summary [--collective NAME] [-n RANKS] [--hosts HxR] [--count N] [--root R]\n"
+    "             [--segment BYTES]\n"
     "  ronda plan --draw | --svg FILE [--collective NAME] [--algo NAME] [-n RANKS] [--count N] ...\n"
     "  ronda plan --list [--collective NAME]\n"
     "\n"
     "  -c, --collective NAME  allreduce (if none is given), broadcast, ...; --list has them all\n"
     "  -a, --algo NAME        the algorithm; if none is given, the one that would be chosen\n"
     "  -n, --size RANKS       ranks in the world, 1..1024 (4)\n"
+    "      --hosts HxR        a world of H hosts of R ranks each, or of hosts of so many ranks: 4,3,1; ranks of\n"
+    "                         a host follow each other; all are on one if none is given\n"
     "  -r, --rank R           whose plan (0)\n"
     "      --all-ranks        every rank's plan\n"
     "      --count N          elements, as the call counts them (1000); where a buffer has a block for\n"
@@ -32,7 +36,8 @@ const char cli_plan_help[] =
     "      --root R           of a reduce, broadcast, gather or scatter (0)\n"
     "      --in-place         the result replaces what the rank gave\n"
     "      --segment BYTES    cut into chunks so that messages have about this size (1048576); 0: do not\n"
-    "      --threads          prices for ranks that are threads; if not given, for processes\n"
+    "      --threads          prices for ranks that are threads; if not given, for processes, with sockets\n"
+    "                         between hosts\n"
     "      --summary          one line per algorithm: rounds, steps, messages and elements sent; each of\n"
     "                         the rank that has most of it\n"
     "      --list             the algorithms, each in a sentence\n"
@@ -105,28 +110,40 @@ static int print_rank(const cli_plan_request *q, uint32_t rank)
     return ok ? CLI_OK : no_memory();
 }
 
+static int show(cli_plan_request *q)
+{
+    cli_choice choice;
+    int status = CLI_OK;
+    if (q->list)
+        return print_list(q);
+    if (q->summary)
+        return print_summary(q);
+    if (!cli_choose(q, &choice))
+        return no_memory();
+    if (!q->algorithm)
+        q->algorithm = q->forced ? q->forced : choice.prices[0].algorithm;
+    if (q->draw || q->svg)
+        return cli_draw(q);
+    if (!q->all_ranks)
+        status = print_rank(q, q->shape.rank);
+    for (uint32_t r = 0; r < q->shape.size && q->all_ranks && !status && cli_flush(); r++)
+        status = print_rank(q, r);
+    if (!status)
+        cli_choice_print(&choice, q);
+    return status;
+}
+
 int cli_plan(int count, char **arguments)
 {
     cli_plan_request q;
-    cli_choice choice;
+    rd_hosts *hosts = NULL;
     int status = cli_plan_read(count, arguments, &q);
     if (status)
         return status;
-    if (q.list)
-        return print_list(&q);
-    if (q.summary)
-        return print_summary(&q);
-    if (!cli_choose(&q, &choice))
+    if (q.map.size && !(hosts = rd_hosts_make(q.map.host_of, q.map.size)))
         return no_memory();
-    if (!q.algorithm)
-        q.algorithm = q.forced ? q.forced : choice.prices[0].algorithm;
-    if (q.draw || q.svg)
-        return cli_draw(&q);
-    if (!q.all_ranks)
-        status = print_rank(&q, q.shape.rank);
-    for (uint32_t r = 0; r < q.shape.size && q.all_ranks && !status && cli_flush(); r++)
-        status = print_rank(&q, r);
-    if (!status)
-        cli_choice_print(&choice, &q);
+    q.shape.hosts = hosts;
+    status = show(&q);
+    rd_hosts_free(hosts);
     return status;
 }

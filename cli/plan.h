@@ -2,6 +2,7 @@
 #ifndef CLI_PLAN_H
 #define CLI_PLAN_H
 
+#include "host_map.h"
 #include "plan/choose.h"
 
 typedef struct {
@@ -11,6 +12,7 @@ typedef struct {
     uint64_t segment_bytes;        /* of a message; 0: plans are never cut */
     const rd_algorithm *algorithm; /* NULL: whatever would be chosen */
     const rd_algorithm *forced;    /* by RONDA_ALGO; NULL: none */
+    cli_host_map map;              /* who is on which host; cli_plan() makes shape.hosts of it */
     bool all_ranks, summary, list;
     bool threads;    /* prices are those of ranks as threads */
     bool draw;       /* a picture of all ranks, as text */

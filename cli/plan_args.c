@@ -17,6 +17,7 @@ enum {
     COLLECTIVE,
     ALGO,
     SIZE,
+    HOSTS,
     RANK,
     COUNT,
     TYPE,
@@ -35,6 +36,7 @@ enum {
 static const cli_option options[] = {[COLLECTIVE] = {"collective", 'c', true},
                                      [ALGO] = {"algo", 'a', true},
                                      [SIZE] = {"size", 'n', true},
+                                     [HOSTS] = {"hosts", 0, true},
                                      [RANK] = {"rank", 'r', true},
                                      [COUNT] = {"count", 0, true},
                                      [TYPE] = {"type", 0, true},
@@ -101,6 +103,8 @@ static bool read_one(reading *r, const cli_args *a, int option)
         return true;
     case SIZE:
         return number32(a, 1, MOST_RANKS, &q->shape.size);
+    case HOSTS:
+        return cli_read_hosts(a, &q->map);
     case RANK:
         return number32(a, 0, MOST_RANKS - 1, &q->shape.rank);
     case COUNT:
@@ -132,6 +136,20 @@ static bool read_one(reading *r, const cli_args *a, int option)
 }
 
 /* --- do they fit together? --- */
+
+static int check_hosts(reading *r)
+{
+    cli_plan_request *q = &r->request;
+    if (!q->map.size)
+        return CLI_OK;
+    if (given(r, SIZE) && q->shape.size != q->map.size)
+        return cli_wrong(ME, "--hosts: that is %" PRIu32 " ranks, and --size says %" PRIu32,
+                         q->map.size, q->shape.size);
+    if (q->threads)
+        return cli_wrong(ME, "--threads: the threads of a process are on one host");
+    q->shape.size = q->map.size;
+    return CLI_OK;
+}
 
 static int check_numbers(const reading *r)
 {
@@ -251,7 +269,9 @@ int cli_plan_read(int count, char **arguments, cli_plan_request *out)
         s->kind = RONDA_ALLREDUCE;
     s->width = (uint32_t)ronda_type_size(q->type);
     s->mean = q->op == RONDA_MEAN;
-    int status = check_numbers(&r);
+    int status = check_hosts(&r);
+    if (!status)
+        status = check_numbers(&r);
     if (!status)
         status = check_picture(&r);
     if (!status && !every_kind)

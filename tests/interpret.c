@@ -504,7 +504,7 @@ static bool is_right(world *w, uint32_t rank, uint64_t e)
         return false;
     if (!rd_kind_reduces(p->shape.kind))
         return is.id == wanted.id;
-    if (p->algorithm->flags & RD_ORDERED && is.chain != wanted.chain)
+    if (rd_keeps_order(p->algorithm, &p->shape) && is.chain != wanted.chain)
         return false;
     return p->shape.kind != RONDA_ALLREDUCE || is.id == w->buffer[0][RD_OUT][e].id;
 }

@@ -7,6 +7,7 @@
 
 #include "base/names.h"
 #include "oddities.h"
+#include "plan/hosts.h"
 #include "plan/raw.h"
 
 /* --- subjects --- */
@@ -26,6 +27,16 @@ static uint64_t draw_count(rng *random, ronda_kind kind, uint32_t n)
     const uint64_t count = counts[rng_below(random, sizeof counts / sizeof *counts)];
     const bool blocks = rd_kind(kind)->gives == RD_BLOCKS || rd_kind(kind)->gets == RD_BLOCKS;
     return kind == RONDA_BARRIER ? 1 : blocks ? count % 9 : count;
+}
+
+/* Who is on which host: any of four, so that sizes differ and ranks are out of order at times. */
+static rd_hosts *draw_hosts(rng *random, uint32_t n)
+{
+    uint32_t host_of[MOST_RANKS];
+    const uint64_t hosts = 1 + rng_below(random, 4), in_order = rng_below(random, 2);
+    for (uint32_t r = 0; r < n; r++)
+        host_of[r] = (uint32_t)(in_order ? r * hosts / n : rng_below(random, hosts));
+    return rd_hosts_make(host_of, n);
 }
 
 subject draw_subject(rng *random)
@@ -50,6 +61,8 @@ subject draw_subject(rng *random)
     shape.mean = rd_kind_means(kind) && rng_below(random, 2);
     const uint64_t count = shape.count;
     s.segment = segments[rng_below(random, 6)];
+    s.hosts = s.algorithm->flags & RD_BY_HOST ? draw_hosts(random, s.n) : NULL;
+    shape.hosts = s.hosts;
     for (uint32_t r = 0; r < s.n; r++) {
         shape.rank = r;
         shape.in_place = place == RD_PLACE_ALL || (place == RD_PLACE_MIXED && r % 2);
@@ -58,9 +71,10 @@ subject draw_subject(rng *random)
         s.plans[r] = rd_plan_begin(s.algorithm, &shape);
         rd_plan_generate(s.plans[r], s.segment);
     }
-    note(&s, "%s %s n=%u count=%u width=%u root=%u mean=%d in place=%s segment=%u;",
-         rd_kind_name(kind), s.algorithm->name, s.n, (unsigned)shape.count, shape.width, shape.root,
-         shape.mean, places[place], (unsigned)s.segment);
+    note(&s, "%s %s n=%u hosts=%u count=%u width=%u root=%u mean=%d in place=%s segment=%u;",
+         rd_kind_name(kind), s.algorithm->name, s.n, s.hosts ? s.hosts->count : 1,
+         (unsigned)shape.count, shape.width, shape.root, shape.mean, places[place],
+         (unsigned)s.segment);
     return s;
 }
 
@@ -74,6 +88,7 @@ void free_subject(subject *s)
 {
     for (uint32_t r = 0; r < s->n; r++)
         rd_plan_free(s->plans[r]);
+    rd_hosts_free(s->hosts);
 }
 
 /* --- finding raw steps --- */

@@ -10,6 +10,7 @@
 typedef struct {
     const rd_algorithm *algorithm;
     rd_plan *plans[MOST_RANKS];
+    rd_hosts *hosts; /* or NULL: one */
     uint32_t n;
     uint64_t segment;
     char text[400]; /* what it is and how it was spoiled */

@@ -74,7 +74,8 @@ void stage_open(const program *p, uint32_t rank, uint64_t sequence, const leg *l
                       .width = (uint32_t)model_width(c->type),
                       .in_place = in_place,
                       .mean = c->op == RONDA_MEAN,
-                      .count = barrier ? 1 : c->count};
+                      .count = barrier ? 1 : c->count,
+                      .hosts = p->hosts};
     uint64_t starts[2][PROGRAM_RANKS + 1];
     set_starts(c, rank, &shape, starts);
     s->plan = rd_plan_build(l->algorithm, &shape, l->segment);

@@ -28,6 +28,7 @@ typedef struct {
     uint32_t window; /* at most so many under way; 0: one after the other by rd_engine_run */
     bool keep;       /* put results into bits, instead of comparing with them */
     uint64_t seed;
+    const rd_hosts *hosts; /* that plans are made for, or NULL: one */
 } program;
 
 /* A leg on one rank. */

@@ -6,6 +6,7 @@
 #include "harness.h"
 #include "oddities.h"
 #include "plan/check.h"
+#include "plan/hosts.h"
 
 enum { WORKERS = 4 };
 
@@ -15,17 +16,23 @@ typedef struct {
     uint64_t count, segment;
     bool mean;
     int place;
+    const rd_hosts *hosts;
 } question;
 
 static void prove(question q)
 {
-    const rd_proof proof =
-        rd_check_world(q.a, q.n, q.count, q.root, q.width, q.mean, q.place, q.segment);
+    const rd_shape call = {.size = q.n,
+                           .root = q.root,
+                           .width = q.width,
+                           .mean = q.mean,
+                           .count = q.count,
+                           .hosts = q.hosts};
+    const rd_proof proof = rd_check_call(q.a, &call, q.place, q.segment);
     CHECK(proof.ok,
-          "kind %d %s n=%u count=%" PRIu64 " root=%u width=%u mean=%d place=%d segment=%" PRIu64
-          ": %s",
-          q.a->kind, q.a->name, q.n, q.count, q.root, q.width, q.mean, q.place, q.segment,
-          proof.why);
+          "kind %d %s n=%u hosts=%u count=%" PRIu64
+          " root=%u width=%u mean=%d place=%d segment=%" PRIu64 ": %s",
+          q.a->kind, q.a->name, q.n, q.hosts ? q.hosts->count : 1, q.count, q.root, q.width, q.mean,
+          q.place, q.segment, proof.why);
     CHECK(proof.ok == (proof.why[0] == 0), "ok is %d and why is \"%s\"", proof.ok, proof.why);
 }
 
@@ -56,28 +63,31 @@ static void prove_variants(question q, bool few)
             }
 }
 
-static void prove_world(const rd_algorithm *a, uint32_t n)
+static void prove_world(const rd_algorithm *a, uint32_t n, const rd_hosts *hosts)
 {
     static const uint64_t segments[] = {0, 4, 20, 64};
     const uint64_t counts[] = {0, 1, 2, 3, n - 1, n, n + 1, 2 * n + 3, 61, 200};
-    const uint64_t most = !has_blocks(a) ? UINT64_MAX : n <= 9 ? 61 : n <= 17 ? 11 : 5;
+    const uint64_t most = !has_blocks(a) ? (hosts && n > 9 ? 61 : UINT64_MAX)
+                          : n <= 9       ? (hosts ? 19 : 61)
+                          : n <= 17      ? 11
+                                         : 5;
     const bool barrier = a->kind == RONDA_BARRIER;
     for (size_t c = 0; c < (barrier ? 1 : sizeof counts / sizeof *counts); c++) {
         if (counts[c] > most || (c > 4 && counts[c] <= 3))
             continue;
-        question q = {.a = a, .n = n, .count = counts[c], .width = 4};
+        question q = {.a = a, .n = n, .count = counts[c], .width = 4, .hosts = hosts};
         for (size_t g = 0; g < (barrier || a->flags & RD_WHOLE ? 1 : 4); g++) {
             q.segment = segments[g];
             if (g > 0 && (q.count * 4 <= q.segment || q.count * 4 > 64 * q.segment))
                 continue; /* one chunk again, or very many */
-            prove_variants(q, g > 0 && n > 9);
+            prove_variants(q, (g > 0 && n > 9) || (hosts && n > 6));
         }
         q.width = c % 2 ? 1 : 8;
         q.segment = 16;
-        prove_variants(q, n > 9);
+        prove_variants(q, n > 9 || hosts);
         q.width = c % 2 ? 3000 : 8192; /* for those that count parts by their bytes */
         q.segment = 0;
-        if (!has_blocks(a) && !barrier)
+        if (!has_blocks(a) && !barrier && !hosts)
             prove_variants(q, n > 9);
     }
 }
@@ -89,7 +99,7 @@ static void prove_small_worlds(void *context, uint32_t worker)
     const uint32_t most = test_sanitized() ? 6 : 33;
     for (uint32_t n = 1 + worker; n <= most; n += WORKERS)
         for (const rd_algorithm *a = rows; a->name && !test_failed(); a++)
-            prove_world(a, n);
+            prove_world(a, n, NULL);
 }
 
 TEST(every_row_is_proved_for_every_small_world)
@@ -102,7 +112,111 @@ TEST(rows_that_nobody_needs_are_proved_too)
 {
     for (uint32_t n = 1; n <= 9; n++)
         for (const rd_algorithm *a = oddities; a->name; a++)
-            prove_world(a, n);
+            prove_world(a, n, NULL);
+}
+
+/* --- worlds of several hosts --- */
+
+/* Rows made for hosts, on this map of them. */
+static void prove_hosts(const uint32_t host_of[], uint32_t n)
+{
+    rd_hosts *hosts = rd_hosts_make(host_of, n);
+    if (!CHECK(hosts, "no memory"))
+        return;
+    for (const rd_algorithm *a = rd_algorithms; a->name && !test_failed(); a++)
+        if (a->flags & RD_BY_HOST)
+            prove_world(a, n, hosts);
+    rd_hosts_free(hosts);
+}
+
+enum { MOST_HOST_WORLD = 16 };
+
+/* Every split of a world into hosts of equal size, one rank on each and all on one included; the ranks of a
+ * host follow each other, or are dealt out like cards. */
+static void prove_even_hosts(void *context, uint32_t worker)
+{
+    (void)context;
+    const uint32_t most = test_sanitized() ? 6 : MOST_HOST_WORLD;
+    for (uint32_t n = 1 + worker; n <= most; n += WORKERS)
+        for (uint32_t each = 1; each <= n; each++) {
+            uint32_t rows[MOST_HOST_WORLD], dealt[MOST_HOST_WORLD];
+            if (n % each)
+                continue;
+            for (uint32_t r = 0; r < n; r++) {
+                rows[r] = r / each;
+                dealt[r] = r % (n / each);
+            }
+            prove_hosts(rows, n);
+            prove_hosts(dealt, n);
+        }
+}
+
+TEST(rows_for_hosts_are_proved_for_every_even_split)
+{
+    test_deadline(600);
+    run_ranks(WORKERS, prove_even_hosts, NULL);
+}
+
+/* Hosts of different sizes, in any order of ranks. */
+static void prove_uneven_hosts(void *context, uint32_t worker)
+{
+    const rng *seed = context;
+    rng random = {seed->state + worker};
+    for (uint32_t i = 0; i < (test_sanitized() ? 4 : 12) && !test_failed(); i++) {
+        const uint32_t n = 2 + (uint32_t)rng_below(&random, test_sanitized() ? 5 : 11);
+        const uint32_t hosts = 2 + (uint32_t)rng_below(&random, n - 1);
+        uint32_t host_of[MOST_HOST_WORLD];
+        for (uint32_t r = 0; r < n; r++) {
+            host_of[r] = (uint32_t)rng_below(&random, hosts);
+            if (i % 2 && r && host_of[r] < host_of[r - 1])
+                host_of[r] = host_of[r - 1]; /* in order */
+        }
+        prove_hosts(host_of, n);
+    }
+}
+
+TEST(rows_for_hosts_are_proved_for_uneven_hosts)
+{
+    rng random = rng_start();
+    test_deadline(600);
+    run_ranks(WORKERS, prove_uneven_hosts, &random);
+}
+
+TEST(rows_for_hosts_are_proved_for_many_ranks)
+{
+    const uint32_t hosts = test_sanitized() ? 3 : 9, each = test_sanitized() ? 4 : 16;
+    rd_hosts *map = rd_hosts_even(hosts, each);
+    for (const rd_algorithm *a = rd_algorithms; a->name && map; a++)
+        if (a->flags & RD_BY_HOST)
+            prove((question){.a = a,
+                             .n = hosts * each,
+                             .root = hosts * each / 3,
+                             .width = 4,
+                             .count = has_blocks(a) ? 2 : 5 * hosts * each + 7,
+                             .segment = 32,
+                             .mean = means(a),
+                             .place = RD_PLACE_MIXED,
+                             .hosts = map});
+    rd_hosts_free(map);
+}
+
+/* All others do not look at the map. */
+TEST(a_map_of_hosts_changes_no_other_row)
+{
+    static const uint32_t host_of[] = {4, 4, 2, 4, 2, 9};
+    rd_hosts *hosts = rd_hosts_make(host_of, 6);
+    for (const rd_algorithm *a = rd_algorithms; a->name && hosts; a++) {
+        const rd_shape bare = {.size = 6, .root = 2, .width = 4, .count = 40};
+        rd_shape mapped = bare;
+        mapped.hosts = hosts;
+        const rd_proof one = rd_check_call(a, &bare, RD_PLACE_NONE, 0);
+        const rd_proof other = rd_check_call(a, &mapped, RD_PLACE_NONE, 0);
+        CHECK(one.ok && other.ok, "%s: %s %s", a->name, one.why, other.why);
+        CHECK(a->flags & RD_BY_HOST || (one.steps == other.steps &&
+                                        one.messages == other.messages && one.terms == other.terms),
+              "kind %d %s is another plan", a->kind, a->name);
+    }
+    rd_hosts_free(hosts);
 }
 
 /* --- large worlds --- */

@@ -177,6 +177,25 @@ static void read_text(char *text, uint32_t size, traffic *t)
     }
 }
 
+TEST(hosts_as_text)
+{
+    cli_plan_request q = request_of(RONDA_BROADCAST, "leaders", 4, 9);
+    rd_hosts *hosts = rd_hosts_even(2, 2);
+    q.shape.hosts = hosts;
+    expect_text(
+        &q, "broadcast of 9 f32, root 0, by leaders: 4 ranks on 2 hosts of 2\n"
+            "  binomial tree to one rank of each host, which tells the others; for small counts\n"
+            "\n"
+            "             rank 0          rank 1          rank 2          rank 3\n"
+            "               |               |               |               |\n"
+            "  round 0      o----------out[0..9)----------->|               |\n"
+            "               |               |               |               |\n"
+            "  round 1      o--out[0..9)--->|               o--out[0..9)--->|\n"
+            "               |               |               |               |\n"
+            "  o--->  received\n");
+    rd_hosts_free(hosts);
+}
+
 static cli_plan_request draw_request(rng *r, const rd_algorithm *a)
 {
     static const uint64_t tops[] = {2, 40, 3000, 1u << 24};

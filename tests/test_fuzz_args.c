@@ -127,6 +127,8 @@ static void check_plan(const cli_plan_request *q, const words *w)
     CHECK(!q->draw || (s->size <= CLI_TEXT_RANKS && !(q->svg && strcmp(q->svg, "-") == 0)), "%s",
           shown(w));
     CHECK(!q->svg || (*q->svg && s->size <= CLI_SVG_RANKS), "%s", shown(w));
+    CHECK(q->map.size == 0 || q->map.size == s->size, "%s: %u ranks on hosts", shown(w),
+          q->map.size);
     if (s->kind && s->size <= 8) { /* and it can be priced */
         cli_choice c;
         CHECK(cli_choose(q, &c) && c.count >= 1 && c.count <= RD_MOST_CANDIDATES, "%s: no choice",
@@ -150,6 +152,9 @@ TEST(mangled_arguments_of_plan)
                                         "-n",
                                         "4",
                                         "-n8",
+                                        "--hosts",
+                                        "--hosts=2x4",
+                                        "4,3,1",
                                         "--size=3",
                                         "--rank",
                                         "2",

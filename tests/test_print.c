@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/names.h"
 #include "harness.h"
+#include "plan/hosts.h"
 #include "plan/print.h"
 #include "plan/summary.h"
 
@@ -18,6 +19,11 @@ static const char document_path[] = "docs/ALGORITHMS.md";
 typedef struct {
     uint64_t rounds, messages, elements;
 } formula_values;
+
+/* What formulas speak of; the document says what each is. */
+typedef struct {
+    uint64_t n, c, up, down, p, rest, k, q, h, l, i, b, top;
+} formula_of;
 
 /* The one bits of 1 .. n-1 together: a block that has j ranks to go is sent once for each of j's. */
 static uint64_t bits(uint64_t n)
@@ -38,29 +44,40 @@ static uint64_t bits(uint64_t n)
       2 * c * (p - 1) / p + (rest ? c : 0))                                                        \
     X(ALLREDUCE, ring, 2 * (n - 1), 2 * (n - 1), 2 * c * (n - 1) / n)                              \
     X(ALLREDUCE, double_tree, 2 * up, n > 3 ? 4 : n, c * (n > 3 ? 4 : n) / 2)                      \
+    X(ALLREDUCE, hierarchical, 2 * i + 2 * b, 2 * (l + h - 2), 2 * c * (n - 1) / n)                \
+    X(ALLREDUCE, leaders, 2 * i + b, l + h - 2, c * (l + h - 2))                                   \
     X(ALLREDUCE, star, 2, n - 1, c * (n - 1))                                                      \
     X(REDUCE, direct, 1, 1, c)                                                                     \
     X(REDUCE, two_shot, 2, n, c)                                                                   \
     X(REDUCE, binomial, up, 1, c)                                                                  \
+    X(REDUCE, hierarchical, 2 * i + 2 * b, l + h - 1, c + i * c * (h - 1) / n)                     \
+    X(REDUCE, leaders, i + b, 1, c)                                                                \
     X(BROADCAST, direct, 1, n - 1, c * (n - 1))                                                    \
     X(BROADCAST, binomial, up, up, c *up)                                                          \
     X(BROADCAST, tree, down, n > 2 ? 2 : 1, c * (n > 2 ? 2 : 1))                                   \
     X(BROADCAST, scatter, up + n - 1, up + n - 1, 2 * c * (n - 1) / n)                             \
     X(BROADCAST, double_tree, n > 2 && rest != 1 ? up + 1 : up, 2, c)                              \
+    X(BROADCAST, hierarchical, 2 * i + (h > 2 ? 2 : b), 2 * (l - 1) + h - 1,                       \
+      2 * c * (l - 1) / l + b * c / l)                                                             \
+    X(BROADCAST, leaders, top + i, top + l - 1, c * (top + l - 1))                                 \
     X(BROADCAST, star, 2, n - 1, c * (n - 1))                                                      \
     X(ALLGATHER, direct, 1, n - 1, c * (n - 1))                                                    \
     X(ALLGATHER, bruck, up, up, c *(n - 1))                                                        \
     X(ALLGATHER, ring, n - 1, n - 1, c * (n - 1))                                                  \
+    X(ALLGATHER, hierarchical, 1 + i * b, n - 1, c * (n - 1))                                      \
     X(ALLGATHER, star, 2, n - 1, c * n * (n - 1))                                                  \
     X(ALLGATHERV, direct, 1, n - 1, c * (n - 1))                                                   \
     X(ALLGATHERV, ring, n - 1, n - 1, c * (n - 1))                                                 \
+    X(ALLGATHERV, hierarchical, 1 + i * b, n - 1, c * (n - 1))                                     \
     X(REDUCE_SCATTER, direct, 1, n - 1, c * (n - 1))                                               \
     X(REDUCE_SCATTER, ring, n - 1, n - 1, c * (n - 1))                                             \
     X(REDUCE_SCATTER, halving, down + (rest ? 2 : 0), up, c * (rest ? n : n - 1))                  \
+    X(REDUCE_SCATTER, hierarchical, 1 + i * b, n - 1, c * (n - 1))                                 \
     X(REDUCE_SCATTER, star, 2, n, c *n)                                                            \
     X(REDUCE_SCATTERV, direct, 1, n - 1, c * (n - 1))                                              \
     X(REDUCE_SCATTERV, ring, n - 1, n - 1, c * (n - 1))                                            \
     X(REDUCE_SCATTERV, halving, down + (rest ? 2 : 0), up, c * (rest ? n : n - 1))                 \
+    X(REDUCE_SCATTERV, hierarchical, 1 + i * b, n - 1, c * (n - 1))                                \
     X(GATHER, direct, 1, 1, c)                                                                     \
     X(GATHER, binomial, up, 1, (rest > p / 2 ? rest : p / 2) * c)                                  \
     X(GATHERV, direct, 1, 1, c)                                                                    \
@@ -76,14 +93,16 @@ static uint64_t bits(uint64_t n)
     X(EXSCAN, doubling, up, up, c *up)                                                             \
     X(BARRIER, dissemination, up, up, up)                                                          \
     X(BARRIER, ring, 2 * n - 1, 2, 2)                                                              \
+    X(BARRIER, leaders, top + 2 * i, top + l - 1, top + l - 1)                                     \
     X(BARRIER, star, 2, n - 1, n - 1)
 
 #define X(kind, algorithm, rounds, messages, elements)                                             \
-    static formula_values values_##kind##_##algorithm(uint64_t n, uint64_t c, uint64_t up,         \
-                                                      uint64_t down, uint64_t p, uint64_t rest,    \
-                                                      uint64_t k, uint64_t q)                      \
+    static formula_values values_##kind##_##algorithm(formula_of w)                                \
     {                                                                                              \
+        const uint64_t n = w.n, c = w.c, up = w.up, down = w.down, p = w.p, rest = w.rest,         \
+                       k = w.k, q = w.q, h = w.h, l = w.l, i = w.i, b = w.b, top = w.top;          \
         (void)n, (void)c, (void)up, (void)down, (void)p, (void)rest, (void)k, (void)q;             \
+        (void)h, (void)l, (void)i, (void)b, (void)top;                                             \
         return (formula_values){rounds, messages, elements};                                       \
     }
 FORMULAS(X)
@@ -92,8 +111,7 @@ FORMULAS(X)
 static const struct {
     ronda_kind kind;
     const char *algorithm;
-    formula_values (*values)(uint64_t n, uint64_t c, uint64_t up, uint64_t down, uint64_t p,
-                             uint64_t rest, uint64_t k, uint64_t q);
+    formula_values (*values)(formula_of w);
     const char *rounds, *messages, *elements;
 } formulas[] = {
 #define X(kind, algorithm, rounds, messages, elements)                                             \
@@ -118,6 +136,42 @@ static uint64_t even_count(uint32_t n)
     return (uint64_t)n * 32 * 16;
 }
 
+/* The smallest number of doublings that make n of 1. */
+static uint64_t doublings(uint64_t n)
+{
+    uint64_t count = 0;
+    while (n > UINT64_C(1) << count)
+        count++;
+    return count;
+}
+
+/* A world of n ranks, l to a host. */
+static void check_formula(int i, const rd_algorithm *a, uint32_t n, uint32_t l)
+{
+    const uint64_t c = even_count(n), parts = c / 4096;
+    formula_of w = {.n = n, .c = c, .up = doublings(n), .h = n / l, .l = l};
+    rd_hosts *hosts = rd_hosts_even(n / l, l);
+    const rd_shape shape = {
+        .kind = a->kind, .size = n, .width = 4, .count = c, .hosts = l < n ? hosts : NULL};
+    rd_totals t;
+    w.down = n >> w.up ? w.up : w.up - 1;
+    w.p = UINT64_C(1) << w.down;
+    w.rest = n - w.p;
+    w.k = parts < 1 ? 1 : parts;
+    w.q = (c / 16 + w.k - 1) / w.k * 16;
+    w.i = l > 1;
+    w.b = w.h > 1;
+    w.top = doublings(w.h);
+    const formula_values f = formulas[i].values(w);
+    if (CHECK(hosts && rd_totals_of(a, &shape, 0, &t), "no memory"))
+        CHECK(t.rounds == f.rounds && t.messages == f.messages && t.elements == f.elements,
+              "%s %s n=%u l=%u: %u rounds, %" PRIu64 " messages, %" PRIu64
+              " elements; the formulas say %" PRIu64 ", %" PRIu64 ", %" PRIu64,
+              rd_kind_name(a->kind), a->name, n, l, t.rounds, t.messages, t.elements, f.rounds,
+              f.messages, f.elements);
+    rd_hosts_free(hosts);
+}
+
 TEST(formulas_are_those_of_the_plans)
 {
     CHECK(FORMULA_COUNT == row_count(), "%d formulas for %zu algorithms", FORMULA_COUNT,
@@ -126,26 +180,10 @@ TEST(formulas_are_those_of_the_plans)
         const rd_algorithm *a = rd_algorithm_named(formulas[i].kind, formulas[i].algorithm);
         if (!CHECK(a, "there is no %s of kind %d", formulas[i].algorithm, formulas[i].kind))
             continue;
-        for (uint32_t n = 2; n <= MOST_WORLD; n++) {
-            rd_totals t;
-            uint64_t up = 0, down = 0;
-            while (n > 1u << up)
-                up++;
-            while (n >> (down + 1))
-                down++;
-            const rd_shape shape = {.kind = a->kind, .size = n, .width = 4, .count = even_count(n)};
-            const uint64_t c = even_count(n), parts = c / 4096, k = parts < 1 ? 1 : parts;
-            const uint64_t q = (c / 16 + k - 1) / k * 16;
-            const formula_values f =
-                formulas[i].values(n, c, up, down, 1u << down, n - (1u << down), k, q);
-            if (!CHECK(rd_totals_of(a, &shape, 0, &t), "no memory"))
-                return;
-            CHECK(t.rounds == f.rounds && t.messages == f.messages && t.elements == f.elements,
-                  "%s %s n=%u: %u rounds, %" PRIu64 " messages, %" PRIu64
-                  " elements; the formulas say %" PRIu64 ", %" PRIu64 ", %" PRIu64,
-                  rd_kind_name(a->kind), a->name, n, t.rounds, t.messages, t.elements, f.rounds,
-                  f.messages, f.elements);
-        }
+        for (uint32_t n = 2; n <= MOST_WORLD; n++)
+            for (uint32_t l = a->flags & RD_BY_HOST ? 1 : n; l <= n; l++)
+                if (n % l == 0)
+                    check_formula(i, a, n, l);
     }
 }
 
@@ -213,13 +251,21 @@ TEST(the_document_has_the_formulas)
 
 TEST(the_document_has_the_numbers)
 {
-    static const uint32_t worlds[] = {2, 4, 7, 8, 16};
+    static const struct {
+        const char *says;
+        uint32_t hosts, each;
+    } worlds[] = {{"-n 2", 1, 2}, {"-n 4", 1, 4},   {"-n 7", 1, 7},
+                  {"-n 8", 1, 8}, {"-n 16", 1, 16}, {"--hosts 2x4", 2, 4}};
     char *document = read_document();
     for (size_t i = 0; document && i < sizeof worlds / sizeof *worlds; i++) {
-        const rd_shape shape = {.size = worlds[i], .width = 4, .count = DOC_COUNT};
+        rd_hosts *hosts = rd_hosts_even(worlds[i].hosts, worlds[i].each);
+        const rd_shape shape = {.size = worlds[i].hosts * worlds[i].each,
+                                .width = 4,
+                                .count = DOC_COUNT,
+                                .hosts = hosts};
         char start[128], lines[8192];
-        snprintf(start, sizeof start, "`build/ronda plan --summary -n %u --count %d`\n\n```text\n",
-                 worlds[i], DOC_COUNT);
+        snprintf(start, sizeof start, "`build/ronda plan --summary %s --count %d`\n\n```text\n",
+                 worlds[i].says, DOC_COUNT);
         size_t length = rd_summary_line(NULL, &shape, 1 << 20, lines, sizeof lines);
         for (const rd_algorithm *a = rd_algorithms; a->name && length < sizeof lines - 4; a++)
             length += rd_summary_line(a, &shape, 1 << 20, lines + length, sizeof lines - length);
@@ -227,6 +273,7 @@ TEST(the_document_has_the_numbers)
             strncat(lines, "```\n", sizeof lines - length - 1);
             expect_after(document, start, lines);
         }
+        rd_hosts_free(hosts);
     }
     free(document);
 }
@@ -235,8 +282,10 @@ TEST(the_document_has_the_numbers)
 static bool rounds_once(const rd_algorithm *a)
 {
     bool once = true;
+    rd_hosts *hosts = rd_hosts_make((const uint32_t[]){0, 0, 0, 1, 1}, 5);
     for (uint32_t rank = 0; rank < 5; rank++) {
-        const rd_shape shape = {.kind = a->kind, .rank = rank, .size = 5, .width = 2, .count = 100};
+        const rd_shape shape = {
+            .kind = a->kind, .rank = rank, .size = 5, .width = 2, .count = 100, .hosts = hosts};
         rd_plan *p = rd_plan_build(a, &shape, 0);
         for (uint32_t i = 0; p && i < p->step_count; i++)
             once &= p->steps[i].verb != RD_FOLD && p->steps[i].verb != RD_MERGE;
@@ -244,6 +293,7 @@ static bool rounds_once(const rd_algorithm *a)
             once &= p->groups[i].count == shape.size;
         rd_plan_free(p);
     }
+    rd_hosts_free(hosts);
     return once;
 }
 
@@ -390,11 +440,16 @@ static void check_text(const rd_plan *p, ronda_op op)
 TEST(every_plan_prints_all_of_its_steps)
 {
     static const uint64_t counts[] = {0, 1, 10, 1000};
+    static const uint32_t host_of[] = {5, 5, 3, 5, 3, 3, 4, 4, 4};
+    rd_hosts *maps[10] = {NULL};
+    for (uint32_t n = 1; n <= 9; n++)
+        maps[n] = rd_hosts_make(host_of, n);
     for (const rd_algorithm *a = rd_algorithms; a->name; a++)
         for (uint32_t n = 1; n <= 9; n++)
             for (uint32_t rank = 0; rank < n; rank++)
                 for (uint32_t variant = 0; variant < 16; variant++) {
                     rd_shape shape = {.kind = a->kind, .rank = rank, .size = n, .width = 4};
+                    shape.hosts = variant & 2 ? maps[n] : NULL;
                     shape.count = a->kind == RONDA_BARRIER ? 1 : counts[variant % 4];
                     shape.root = rd_kind_rooted(a->kind) ? n / 2 : 0;
                     shape.mean = variant & 4 && rd_kind_means(a->kind);
@@ -408,6 +463,8 @@ TEST(every_plan_prints_all_of_its_steps)
                     if (test_failed())
                         return;
                 }
+    for (uint32_t n = 1; n <= 9; n++)
+        rd_hosts_free(maps[n]);
 }
 
 static rd_plan *build(ronda_kind kind, const char *name, rd_shape shape)

@@ -6,11 +6,34 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+/* What is known of who shares memory with whom, and what messages cost then.  false: no memory. */
+static bool find_hosts(const rd_link *link, rd_hosts **hosts, rd_facts *facts)
+{
+    const rd_transport *t = link->transport;
+    const bool sockets = t->pushes && !link->host_of;
+    *hosts = link->host_of ? rd_hosts_make(link->host_of, link->size) : NULL;
+    if (link->host_of && !*hosts)
+        return false;
+    *facts = sockets                  ? rd_facts_tcp(link->cpus)
+             : t->copies || t->pushes ? rd_facts_shm(link->cpus)
+                                      : rd_facts_local(link->cpus);
+    if (*hosts && (*hosts)->count > 1) {
+        *facts = rd_facts_mixed(link->cpus);
+    } else {
+        rd_hosts_free(*hosts);
+        *hosts = NULL;
+    }
+    return true;
+}
+
 ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm *kin,
                           ronda_comm **out, rd_error *err)
 {
     ronda_comm *c = rd_alloc(sizeof *c);
-    if (!c || rd_engine_open(link, kin ? kin->engine : NULL, &c->engine)) {
+    if (!c || !find_hosts(link, &c->hosts, &c->facts) ||
+        rd_engine_open(link, kin ? kin->engine : NULL, &c->engine)) {
+        if (c)
+            rd_hosts_free(c->hosts);
         rd_free(c);
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "no memory for a communicator");
     }
@@ -19,15 +42,13 @@ ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm
     c->link = link;
     c->timeout_ns = settings->timeout_ns;
     c->log = settings->log;
-    c->facts = link->transport->pushes   ? rd_facts_tcp(link->cpus)
-               : link->transport->copies ? rd_facts_shm(link->cpus)
-                                         : rd_facts_local(link->cpus);
     for (int k = 0; k < RD_KINDS; k++)
         c->forced[k] = settings->forced[k];
     c->error = (rd_error){.rank = c->rank, .peer = RONDA_ANY};
     c->tender = kin ? rd_tender_share(kin->tender) : NULL;
     if (!kin && settings->tended && !(c->tender = rd_tender_open(c->engine))) {
         rd_engine_close(c->engine, 0, err);
+        rd_hosts_free(c->hosts);
         rd_free(c);
         return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: no thread to move its calls",
                        link->rank);
@@ -57,6 +78,7 @@ ronda_status rd_comm_close(ronda_comm *c)
     rd_comm_free_all(c);
     c->link->transport->close(c->link);
     rd_prepared_free(&c->prepared);
+    rd_hosts_free(c->hosts);
     if (status)
         *rd_thread_error() = c->error;
     rd_free(c);

@@ -7,6 +7,7 @@
 #include "comm/environment.h"
 #include "engine/mail.h"
 #include "plan/choose.h"
+#include "plan/hosts.h"
 
 typedef struct rd_prepared rd_prepared;
 
@@ -94,6 +95,7 @@ struct ronda_comm {
     rd_error cause;
     rd_error error; /* of the last call that failed */
     rd_facts facts;
+    rd_hosts *hosts; /* NULL: one, or nobody knows */
     rd_log log;
     uint8_t everyone;                     /* the token of a barrier that blocks */
     const rd_algorithm *forced[RD_KINDS]; /* per kind; NULL: by cost */

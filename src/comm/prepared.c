@@ -33,6 +33,8 @@ static uint64_t hash_of(const ronda_comm *c, const rd_call *call, uint32_t algor
         mix(1, (uint64_t)call->kind << 32 | (uint64_t)call->purpose << 16 | (uint64_t)call->type);
     hash = mix(hash, (uint64_t)call->op);
     hash = mix(hash, call->count);
+    if (c->hosts)
+        hash = mix(hash, c->hosts->mark);
     for (uint32_t r = 0; call->counts && !call->recv_counts && r < c->size; r++)
         hash = mix(hash, call->counts[r]);
     return mix(hash, (uint64_t)call->root << 32 | algorithm);
@@ -105,7 +107,8 @@ static bool make(ronda_comm *c, const rd_call *call, rd_prepared *out)
                       .in_place = call->in_place,
                       .mean = call->op == RONDA_MEAN,
                       .ordered = user && !user->commutes,
-                      .count = call->count};
+                      .count = call->count,
+                      .hosts = c->hosts};
     uint64_t *starts;
     *out = (rd_prepared){0};
     if (!keep_counts(c, call, &shape, &starts, &out->call))

@@ -89,8 +89,8 @@ static bool count_leaf(reading *r, rd_term leaf, uint32_t rank, uint64_t element
         return rd_refuse(c, "rank %u: element %llu of the result has rank %u's part in it twice",
                          rank, (unsigned long long)element, from);
     r->seen[from] = r->walk;
-    const bool ordered =
-        c->plans[rank]->shape.ordered || (algorithm && algorithm->flags & RD_ORDERED);
+    const rd_shape *s = &c->plans[rank]->shape;
+    const bool ordered = s->ordered || (algorithm && rd_keeps_order(algorithm, s));
     if (ordered && from != met)
         return rd_refuse(
             c,
@@ -341,26 +341,26 @@ bool rd_ragged_starts(rd_shape *s, uint64_t count, uint64_t starts[])
     return true;
 }
 
-rd_proof rd_check_world(const rd_algorithm *a, uint32_t size, uint64_t count, uint32_t root,
-                        uint32_t width, bool mean, int place, uint64_t segment_bytes)
+rd_proof rd_check_call(const rd_algorithm *a, const rd_shape *call, int place,
+                       uint64_t segment_bytes)
 {
     rd_proof proof = {0};
+    const uint32_t size = call->size;
     rd_checking c = {.n = size, .proof = &proof};
-    const bool barrier = a->kind == RONDA_BARRIER;
     rd_plan **plans = rd_alloc(size * sizeof *plans);
     uint64_t *starts = rd_alloc(2 * (size + (size_t)1) * sizeof *starts);
     bool built = plans && starts ? true : rd_refuse_memory(&c);
     for (uint32_t r = 0; r < size && built; r++) {
-        rd_shape s = {.kind = a->kind,
-                      .rank = r,
-                      .size = size,
-                      .width = barrier ? 1 : width,
-                      .count = barrier ? 1 : count};
-        s.root = rd_kind_rooted(a->kind) ? root : 0;
-        s.mean = mean && rd_kind_means(a->kind);
+        rd_shape s = *call;
+        s.kind = a->kind;
+        s.rank = r;
+        s.root = rd_kind_rooted(a->kind) ? call->root : 0;
+        s.mean = call->mean && rd_kind_means(a->kind);
+        if (a->kind == RONDA_BARRIER)
+            s.width = 1, s.count = 1;
         s.in_place =
             (place == RD_PLACE_ALL || (place == RD_PLACE_MIXED && r % 2)) && rd_can_be_in_place(&s);
-        rd_ragged_starts(&s, count, starts);
+        rd_ragged_starts(&s, call->count, starts);
         plans[r] = rd_plan_build(a, &s, segment_bytes);
         built = plans[r] ? true : rd_refuse_memory(&c);
     }
@@ -371,4 +371,12 @@ rd_proof rd_check_world(const rd_algorithm *a, uint32_t size, uint64_t count, ui
     rd_free(plans);
     rd_free(starts);
     return proof;
+}
+
+rd_proof rd_check_world(const rd_algorithm *a, uint32_t size, uint64_t count, uint32_t root,
+                        uint32_t width, bool mean, int place, uint64_t segment_bytes)
+{
+    const rd_shape call = {
+        .size = size, .root = root, .width = width, .mean = mean, .count = count};
+    return rd_check_call(a, &call, place, segment_bytes);
 }

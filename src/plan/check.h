@@ -20,8 +20,12 @@ enum { RD_PLACE_NONE, RD_PLACE_ALL, RD_PLACE_MIXED, RD_PLACES }; /* which ranks 
  * alltoallv: those of its ranks).  starts: room for 2 * (size + 1).  false: the kind has none. */
 bool rd_ragged_starts(rd_shape *s, uint64_t count, uint64_t starts[]);
 
-/* Builds all plans of an algorithm for a world, and proves them.  Where each rank has a count of its own they
+/* Builds all plans of an algorithm for a call, and proves them; of the call size, count, root, width, mean
+ * and hosts are read.  Where each rank has a count of its own they
  * are ragged ones up to `count`. */
+rd_proof rd_check_call(const rd_algorithm *a, const rd_shape *call, int place,
+                       uint64_t segment_bytes);
+/* The same, in a world of one host */
 rd_proof rd_check_world(const rd_algorithm *a, uint32_t size, uint64_t count, uint32_t root,
                         uint32_t width, bool mean, int place, uint64_t segment_bytes);
 

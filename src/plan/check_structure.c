@@ -10,6 +10,7 @@
 #include "plan/check_internal.h"
 
 #include "base/mem.h"
+#include "plan/hosts.h"
 
 enum {
     MOST_CELLS = 1 << 28
@@ -105,6 +106,8 @@ static bool check_shape(rd_checking *c, uint32_t rank)
         s->mean != first->mean || s->ordered != first->ordered || s->count != first->count ||
         p->algorithm != c->plans[0]->algorithm)
         return rd_refuse(c, "rank %u's plan is for another call than rank 0's", rank);
+    if (!rd_hosts_equal(s->hosts, first->hosts) || (s->hosts && s->hosts->size != c->n))
+        return rd_refuse(c, "rank %u has another map of the hosts than rank 0", rank);
     if (s->root >= s->size || s->width == 0)
         return rd_refuse(c, "rank %u: root %u of %u, elements of %u bytes", rank, s->root, s->size,
                          s->width);

@@ -5,8 +5,8 @@
 #include "plan/plan.h"
 
 /* What the choice may depend on: equal on all ranks of a world. */
-typedef struct {
-    uint32_t cpus;     /* that the ranks share */
+typedef struct rd_facts {
+    uint32_t cpus;     /* that the ranks share, on all hosts together */
     double latency_ns; /* waiting, a round */
     double switch_ns;  /* from one rank to the next on the same core */
     double send_ns;    /* a message sent */
@@ -18,11 +18,15 @@ typedef struct {
     double fold_ns;         /* per byte and operand */
     bool copies;            /* what is sent of the caller's memory */
     uint64_t segment_bytes; /* what plans are cut for */
+    /* Of peers on another host, by the map of the shape; NULL: they are like others */
+    const struct rd_facts *far;
+    double wire_ns; /* per byte that a host sends or gets, by all of its ranks together */
 } rd_facts;
 
 rd_facts rd_facts_local(uint32_t cpus); /* ranks as threads */
 rd_facts rd_facts_shm(uint32_t cpus);   /* as processes of a machine */
 rd_facts rd_facts_tcp(uint32_t cpus);   /* anywhere */
+rd_facts rd_facts_mixed(uint32_t cpus); /* processes on each host, and sockets between hosts */
 
 typedef struct {
     const rd_algorithm *algorithm;
@@ -40,6 +44,8 @@ rd_price rd_price_of(const rd_algorithm *a, const rd_shape *shape, const rd_fact
  * NULL: no memory. */
 bool rd_fits(const rd_algorithm *a,
              const rd_shape *shape); /* an op that does not commute wants order */
+/* Whether it is looked at: what is for hosts alone or for comparison is not, elsewhere. */
+bool rd_is_candidate(const rd_algorithm *a, const rd_shape *shape);
 enum { RD_MOST_CANDIDATES = 16 };
 const rd_algorithm *rd_choose(const rd_shape *shape, const rd_facts *facts, rd_price prices[],
                               uint32_t *count);

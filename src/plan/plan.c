@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "plan/algorithms.h"
+#include "plan/hosts.h"
 #include "plan/raw.h"
 
 #define X(kind, name, generator, flags, about) {RONDA_##kind, #name, generator, flags, about},
@@ -267,6 +268,16 @@ rd_range rd_scratch(rd_plan *p, uint64_t at, uint64_t count)
     return range;
 }
 
+uint32_t *rd_peers(rd_plan *p, uint32_t count)
+{
+    rd_raw *raw = p->raw;
+    while (count > raw->peer_capacity)
+        if (!grow(raw, (void **)&raw->peers, raw->peer_capacity, &raw->peer_capacity,
+                  sizeof *raw->peers))
+            return NULL;
+    return raw->peers;
+}
+
 /* --- buffers --- */
 
 uint64_t rd_block_at(const rd_shape *s, int buffer, uint32_t i)
@@ -311,6 +322,11 @@ bool rd_can_be_in_place(const rd_shape *s)
 {
     return rd_kind(s->kind)->place != RD_APART && rd_kind_gives(s->kind, s->rank, s->root) &&
            rd_kind_gets(s->kind, s->rank, s->root);
+}
+
+bool rd_keeps_order(const rd_algorithm *a, const rd_shape *s)
+{
+    return a->flags & RD_ORDERED && (!(a->flags & RD_BY_HOST) || !s->hosts || s->hosts->in_order);
 }
 
 /* --- building --- */
@@ -405,6 +421,7 @@ void rd_raw_free(rd_raw *raw)
     rd_free(raw->steps);
     rd_free(raw->groups);
     rd_free(raw->members);
+    rd_free(raw->peers);
     rd_free(raw);
 }
 

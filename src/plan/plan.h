@@ -50,6 +50,9 @@ typedef struct {
     uint64_t at, count; /* elements */
 } rd_range;
 
+/* Which ranks share a host: hosts.h */
+typedef struct rd_hosts rd_hosts;
+
 /* What a plan is built for; a pure function of facts that all ranks share, apart from rank and in_place. */
 typedef struct {
     ronda_kind kind;
@@ -64,7 +67,8 @@ typedef struct {
     /* Kinds that are counted: where each rank's block begins in a buffer of RD_BLOCKS, and where the last
      * ends; per buffer, NULL: it has none.  A plan has its own copy. */
     const uint64_t *starts[2];
-    uint64_t at; /* generator: first element of this chunk */
+    const rd_hosts *hosts; /* NULL: all ranks share one.  It outlives the plan */
+    uint64_t at;           /* generator: first element of this chunk */
     /* Generator: elements from one rank's block to the next in a buffer of RD_BLOCKS */
     uint64_t stride;
     uint32_t chunk, chunks; /* generator: which of how many */
@@ -175,6 +179,8 @@ uint32_t rd_number(rd_shape s);
 uint32_t rd_numbered(rd_shape s, uint64_t number);
 /* `count` elements of scratch for this chunk alone, at a place of the generator's own counting. */
 rd_range rd_scratch(rd_plan *p, uint64_t at, uint64_t count);
+/* Room to list peers in, until it is asked for again.  NULL: no memory, and the plan will not be. */
+uint32_t *rd_peers(rd_plan *p, uint32_t count);
 
 /* --- algorithms --- */
 
@@ -195,7 +201,10 @@ enum {
     /* A message carries one of size parts of a chunk, so chunks may be larger */
     RD_PARTED = 8,
     /* All messages are sent from scratch, which nobody writes again: copies */
-    RD_COPIES = 16
+    RD_COPIES = 16,
+    /* Made for worlds of several hosts: chosen in no other, though it works in any.  If it is RD_ORDERED
+     * too, operands stand in rank order where the ranks of each host follow each other */
+    RD_BY_HOST = 32
 };
 
 /* Ends with name NULL */
@@ -224,5 +233,7 @@ uint64_t rd_own_count(const rd_shape *s);
 uint8_t rd_place_name(const rd_shape *s);
 uint64_t rd_place_at(const rd_shape *s);
 bool rd_can_be_in_place(const rd_shape *s);
+/* Whether its operands stand in rank order in this world. */
+bool rd_keeps_order(const rd_algorithm *a, const rd_shape *s);
 
 #endif

@@ -15,6 +15,7 @@
 
 #include "base/mem.h"
 #include "base/names.h"
+#include "plan/hosts.h"
 #include "plan/print.h"
 
 enum { WIDTH = 100, WIDEST_STEP = 52 }; /* a step longer than this pushes its notes to the right */
@@ -519,6 +520,17 @@ static void say_size(const printing *t, rd_text *w)
                p->lane_count, plural(p->lane_count));
 }
 
+/* "number 1 of the 4 ranks of host 0; 2 hosts" */
+static void say_host(const printing *t, rd_text *w)
+{
+    const rd_stand at = rd_stand_of(t->plan->shape, t->plan->shape.rank);
+    if (t->plan->shape.hosts)
+        rd_say(w,
+               "  host      %" PRIu32 " of %" PRIu32 "; number %" PRIu32 " of %" PRIu32
+               " rank%s there\n",
+               at.host, at.hosts, at.number, at.ranks, plural(at.ranks));
+}
+
 static void say_buffer(rd_text *w, const char *name, const char *what, uint64_t count)
 {
     rd_say(w, "  %-10s%s: %" PRIu64 " element%s\n", name, what, count, plural(count));
@@ -557,6 +569,7 @@ size_t rd_plan_print(const rd_plan *p, ronda_type type, ronda_op op, char *text,
     if (capacity)
         text[0] = 0;
     say_title(&t, &w);
+    say_host(&t, &w);
     say_size(&t, &w);
     say_buffers(&t, &w);
     if (p->step_count) {

@@ -27,6 +27,8 @@ typedef struct rd_raw {
     uint32_t chunk, round;
     uint64_t scratch_base; /* of this chunk */
     uint64_t scratch_end;
+    uint32_t *peers; /* what rd_peers() gave last */
+    uint32_t peer_capacity;
     bool failed; /* no memory */
 } rd_raw;
 
