@@ -34,9 +34,11 @@ int cli_doctor(int count, char **arguments)
     int status = doctor_read(count, arguments, &q);
     if (status)
         return status;
-    doctor_environment(&list, &rank, &size);
+    const bool sound = doctor_environment(&list, &rank, &size);
     if (size > 1 && q.ranks)
         status = cli_wrong(ME, "-n: the ranks are there already, %u of them", size);
+    else if (size > 1 && sound)
+        status = doctor_world(&list, &q, rank, size);
     else
         status = look_alone(&q, &list);
     free(list.at);

@@ -94,6 +94,8 @@ void doctor_print(const doctor_report *r)
         if (f->advice[0])
             printf("         -> %s\n", f->advice);
     }
+    if (r->pair_count)
+        doctor_print_matrix(r);
 }
 
 /* --- for programs --- */
