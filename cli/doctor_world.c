@@ -1,11 +1,11 @@
 /* doctor_world.c: ranks look at their machines and at each other; rank 0 puts it together.
  *
- * Everything goes through rank 0, which every rank has reached when the world started: a pair that is cut
- * must not end the examination.
+ * Until it is known who can connect to whom everything goes between rank 0 and one other, by collectives that
+ * connect nobody else: two ranks that cannot reach each other end a world as soon as they try.
  *
- *     every rank: facts                -> rank 0: all facts -> every rank
- *     every rank: findings, who is cut -> rank 0
- *     rank 0 conducts the pairs (doctor_pairs.c), and prints
+ *     all facts to rank 0, and back to every rank
+ *     findings, and who cannot be reached, to rank 0
+ *     go: unless a pair is cut, rank 0 conducts the pairs (doctor_pairs.c)
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,7 +20,6 @@
 
 static const char ME[] = "doctor";
 
-enum { TAG_FACTS = 1, TAG_ALL, TAG_COUNT, TAG_FINDINGS, TAG_CUT, TAG_WHY };
 static const uint64_t PATIENCE_NS = 600000000000u;
 
 typedef struct {
@@ -153,20 +152,41 @@ static void name_hosts(world *w)
     }
 }
 
+/* Bytes of every rank, one behind the other, to rank 0; or rank 0's to all. */
+static bool collect(world *w, const void *own, void *all, size_t bytes)
+{
+    const ronda_call call = {.struct_size = sizeof call,
+                             .kind = RONDA_GATHER,
+                             .type = RONDA_U8,
+                             .send = own,
+                             .recv = all,
+                             .count = bytes,
+                             .algorithm = "direct"};
+    ronda_request *request;
+    return !ronda_post(w->comm, &call, &request) && !ronda_wait(request);
+}
+
+static bool spread(world *w, void *all, size_t bytes)
+{
+    const ronda_call call = {.struct_size = sizeof call,
+                             .kind = RONDA_BROADCAST,
+                             .type = RONDA_U8,
+                             .recv = all,
+                             .count = bytes,
+                             .algorithm = "direct"};
+    ronda_request *request;
+    return !ronda_post(w->comm, &call, &request) && !ronda_wait(request);
+}
+
 static bool exchange_facts(world *w)
 {
-    const size_t one = sizeof *w->facts, all = one * w->size;
-    find_facts(w, &w->facts[w->rank]);
-    bool good = true;
-    if (w->rank)
-        return !ronda_send(w->comm, &w->facts[w->rank], one, RONDA_U8, 0, TAG_FACTS) &&
-               !ronda_recv(w->comm, w->facts, all, RONDA_U8, 0, TAG_ALL, NULL);
-    for (uint32_t r = 1; r < w->size && good; r++)
-        good = !ronda_recv(w->comm, &w->facts[r], one, RONDA_U8, r, TAG_FACTS, NULL);
-    name_hosts(w);
-    for (uint32_t r = 1; r < w->size && good; r++)
-        good = !ronda_send(w->comm, w->facts, all, RONDA_U8, r, TAG_ALL);
-    return good;
+    doctor_facts own;
+    find_facts(w, &own);
+    if (!collect(w, &own, w->facts, sizeof own))
+        return false;
+    if (!w->rank)
+        name_hosts(w);
+    return spread(w, w->facts, w->size * sizeof own);
 }
 
 /* --- findings --- */
@@ -201,28 +221,38 @@ static void examine(world *w)
                      w->why[0]);
 }
 
-static bool tell(world *w)
+/* Everybody makes room for as many as the one with most has; all: rank 0's, [size][*most] */
+static bool exchange_findings(world *w, uint32_t counts[], uint32_t *most, doctor_finding **all)
 {
-    const uint64_t count = w->own.count;
-    return !ronda_send(w->comm, &count, 1, RONDA_U64, 0, TAG_COUNT) &&
-           !ronda_send(w->comm, w->own.at, count * sizeof *w->own.at, RONDA_U8, 0, TAG_FINDINGS) &&
-           !ronda_send(w->comm, w->cut, w->size, RONDA_U8, 0, TAG_CUT) &&
-           !ronda_send(w->comm, w->why[0], DOCTOR_TEXT, RONDA_U8, 0, TAG_WHY);
+    const uint32_t own = w->own.count;
+    const doctor_finding none = {0};
+    if (!collect(w, &own, counts, sizeof own))
+        return false;
+    *most = 1;
+    for (uint32_t r = 0; r < w->size && !w->rank; r++)
+        *most = counts[r] > *most ? counts[r] : *most;
+    if (!spread(w, most, sizeof *most))
+        return false;
+    while (w->own.count < *most)
+        doctor_add(&w->own, &none);
+    *all = w->rank ? NULL : calloc((size_t)w->size * *most, sizeof **all);
+    const bool good = w->own.count >= *most && (w->rank || *all) &&
+                      collect(w, w->own.at, *all, *most * sizeof **all);
+    w->own.count = own;
+    return good;
 }
 
-static bool hear(world *w, uint32_t from, doctor_list *list)
+static bool exchange_cuts(world *w)
 {
-    uint64_t count = 0;
-    if (ronda_recv(w->comm, &count, 1, RONDA_U64, from, TAG_COUNT, NULL) || count > 10000)
-        return false;
-    list->at = calloc(count + 1, sizeof *list->at);
-    list->count = (uint32_t)count;
-    return list->at &&
-           !ronda_recv(w->comm, list->at, count * sizeof *list->at, RONDA_U8, from, TAG_FINDINGS,
-                       NULL) &&
-           !ronda_recv(w->comm, w->cut + (size_t)from * w->size, w->size, RONDA_U8, from, TAG_CUT,
-                       NULL) &&
-           !ronda_recv(w->comm, w->why[from], DOCTOR_TEXT, RONDA_U8, from, TAG_WHY, NULL);
+    uint8_t *cut = malloc(w->size);
+    char why[DOCTOR_TEXT];
+    if (cut)
+        memcpy(cut, w->cut, w->size);
+    memcpy(why, w->why[0], sizeof why);
+    const bool good =
+        cut && collect(w, cut, w->cut, w->size) && collect(w, why, w->why, sizeof why);
+    free(cut);
+    return good;
 }
 
 /* --- what rank 0 says --- */
@@ -282,7 +312,38 @@ static int print(const doctor_report *report)
     return doctor_problems(&report->list) ? CLI_FAILED : CLI_OK;
 }
 
-/* The pairs that are not cut are measured; whatever happens is said. */
+static void say_reach(world *w, doctor_list *list, uint32_t cuts)
+{
+    if (!cuts)
+        doctor_say(list, DOCTOR_OK, "reach", "%s",
+                   w->hosts > 1 ? "ranks of all hosts can connect to each other"
+                                : "all ranks have met");
+    else
+        doctor_say(list, DOCTOR_NOTE, "pairs",
+                   "latency and bandwidth are measured when all ranks can connect to each other");
+}
+
+/* Whatever happens is said. */
+static void measure(world *w, doctor_report *report, doctor_pair *pairs, bool whole)
+{
+    doctor_list *list = &report->list;
+    uint8_t go = pairs && whole;
+    for (uint32_t i = 0; i < report->pair_count && pairs; i++) {
+        doctor_pair *p = &pairs[i];
+        p->cut = (uint8_t)(w->cut[(size_t)p->a * w->size + p->b] |
+                           w->cut[(size_t)p->b * w->size + p->a] << 1);
+    }
+    if (!spread(w, &go, sizeof go) ||
+        (go && !doctor_pairs_conduct(w->comm, w->facts, pairs, report->pair_count))) {
+        doctor_say(list, DOCTOR_PROBLEM, "pairs", "the pairs could not be measured: %.380s",
+                   ronda_last_error(w->comm));
+        doctor_advise(list,
+                      "look at the ranks that are named, and at what lies between their hosts");
+    }
+    if (pairs)
+        doctor_outliers(list, w->facts, w->size, pairs, report->pair_count);
+}
+
 static int conclude(world *w, const doctor_list lists[])
 {
     doctor_report report = {.size = w->size, .facts = w->facts, .json = w->request->json};
@@ -290,48 +351,14 @@ static int conclude(world *w, const doctor_list lists[])
     say_world(w, list);
     merge(w, lists, list);
     doctor_compare(list, w->facts, w->size);
-    doctor_pair *pairs = doctor_pairs_choose(w->facts, w->size, &report.pair_count);
     const uint32_t cuts = say_cuts(w, list);
-    if (!cuts)
-        doctor_say(list, DOCTOR_OK, "reach",
-                   w->hosts > 1 ? "ranks of all hosts can connect to each other"
-                                : "all ranks have met");
-    for (uint32_t i = 0; i < report.pair_count && pairs; i++) {
-        doctor_pair *p = &pairs[i];
-        p->cut = (uint8_t)(w->cut[(size_t)p->a * w->size + p->b] |
-                           w->cut[(size_t)p->b * w->size + p->a] << 1);
-    }
+    say_reach(w, list, cuts);
+    doctor_pair *pairs = doctor_pairs_choose(w->facts, w->size, &report.pair_count);
     report.pairs = pairs;
-    if (!pairs || !doctor_pairs_conduct(w->comm, w->facts, pairs, report.pair_count)) {
-        doctor_say(list, DOCTOR_PROBLEM, "pairs", "the pairs could not be measured: %.380s",
-                   ronda_last_error(w->comm));
-        doctor_advise(list,
-                      "look at the ranks that are named, and at what lies between their hosts");
-    }
-    if (pairs)
-        doctor_outliers(list, w->facts, w->size, pairs, report.pair_count);
+    measure(w, &report, pairs, !cuts);
     const int status = print(&report);
     free(list->at);
     free(pairs);
-    return status;
-}
-
-static int be_first(world *w)
-{
-    doctor_list *lists = calloc(w->size, sizeof *lists);
-    bool good = lists != NULL;
-    int status = CLI_FAILED;
-    if (good)
-        lists[0] = w->own;
-    for (uint32_t r = 1; r < w->size && good; r++)
-        good = hear(w, r, &lists[r]);
-    if (good)
-        status = conclude(w, lists);
-    else
-        cli_failed(ME, "rank 0: %s", ronda_last_error(w->comm));
-    for (uint32_t r = 1; r < w->size && lists; r++)
-        free(lists[r].at);
-    free(lists);
     return status;
 }
 
@@ -360,23 +387,49 @@ static int say_alone(world *w)
     return CLI_FAILED;
 }
 
+/* What rank 0 has of all, or nobody. */
+static int put_together(world *w, const uint32_t counts[], uint32_t most, doctor_finding *all)
+{
+    uint8_t go = 0;
+    if (w->rank) {
+        if (!spread(w, &go, sizeof go) || (go && !doctor_pairs_follow(w->comm)))
+            return CLI_FAILED; /* rank 0 says why */
+        return CLI_OK;
+    }
+    doctor_list *lists = calloc(w->size, sizeof *lists);
+    if (!lists)
+        return cli_failed(ME, "rank 0: no memory");
+    for (uint32_t r = 0; r < w->size; r++)
+        lists[r] = (doctor_list){.at = all + (size_t)r * most, .count = counts[r]};
+    const int status = conclude(w, lists);
+    free(lists);
+    return status;
+}
+
 static int be_rank(world *w)
 {
     const size_t rows = w->rank ? 1 : w->size;
+    uint32_t *counts = calloc(w->size, sizeof *counts), most = 0;
+    doctor_finding *all = NULL;
+    int status;
     w->facts = calloc(w->size, sizeof *w->facts);
     w->cut = calloc(rows, w->size);
     w->why = calloc(rows, sizeof *w->why);
-    if (!w->facts || !w->cut || !w->why)
-        return cli_failed(ME, "rank %u: no memory", w->rank);
     ronda_set_timeout(w->comm, PATIENCE_NS);
-    if (!exchange_facts(w))
-        return cli_failed(ME, "rank %u: %s", w->rank, ronda_last_error(w->comm));
-    examine(w);
-    if (w->rank == 0)
-        return be_first(w);
-    if (tell(w) && doctor_pairs_follow(w->comm))
-        return CLI_OK;
-    return CLI_FAILED; /* rank 0 says why */
+    if (!counts || !w->facts || !w->cut || !w->why) {
+        status = cli_failed(ME, "rank %u: no memory", w->rank);
+    } else if (!exchange_facts(w)) {
+        status = cli_failed(ME, "rank %u: %s", w->rank, ronda_last_error(w->comm));
+    } else {
+        examine(w);
+        if (exchange_findings(w, counts, &most, &all) && exchange_cuts(w))
+            status = put_together(w, counts, most, all);
+        else
+            status = cli_failed(ME, "rank %u: %s", w->rank, ronda_last_error(w->comm));
+    }
+    free(all);
+    free(counts);
+    return status;
 }
 
 int doctor_world(doctor_list *own, const doctor_request *request, uint32_t rank, uint32_t size)
