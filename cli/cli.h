@@ -17,6 +17,9 @@ extern const char cli_run_help[];
 int cli_bench(int count, char **arguments);
 extern const char cli_bench_help[];
 
+int cli_doctor(int count, char **arguments);
+extern const char cli_doctor_help[];
+
 /* Prints what may be long: if it cannot be written, the reason is kept for main(). */
 void cli_put(const char *text);
 

@@ -22,6 +22,8 @@ static const struct {
      false},
     {"check", cli_check, cli_check_help, "prove that every algorithm computes its collective",
      false},
+    {"doctor", cli_doctor, cli_doctor_help,
+     "say what is wrong with a machine, or with a world, and what to do", false},
 };
 
 enum { COMMANDS = sizeof commands / sizeof *commands };

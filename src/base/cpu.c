@@ -89,7 +89,7 @@ static uint32_t quota_by(char *line)
     return one < other ? one : other;
 }
 
-static uint32_t quota(void)
+uint32_t rd_cpu_quota(void)
 {
     char text[8192];
     uint32_t least = UINT32_MAX;
@@ -123,6 +123,6 @@ uint32_t rd_usable_cpus_of(const int32_t pids[], uint32_t count)
         cpus = 1;
     if (CPU_COUNT(&all) == 0 && sysconf(_SC_NPROCESSORS_ONLN) > 0)
         cpus = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
-    const uint32_t limit = quota();
+    const uint32_t limit = rd_cpu_quota();
     return cpus < limit ? cpus : limit;
 }

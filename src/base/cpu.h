@@ -10,4 +10,7 @@ uint32_t rd_usable_cpus(void);
 /* The same of several processes together, each of which may be bound to one. */
 uint32_t rd_usable_cpus_of(const int32_t pids[], uint32_t count);
 
+/* Of how many cores the cgroup's quota allows the time, rounded up; UINT32_MAX: there is none. */
+uint32_t rd_cpu_quota(void);
+
 #endif

@@ -60,17 +60,15 @@ static bool is_bridge(const char *name)
     return false;
 }
 
-enum { ROUTE, ORDINARY, BRIDGE, LINK_LOCAL, LOOPBACK, CLASSES };
-
-static int class_of(const rd_interface *i, const rd_wish *wish)
+rd_interface_class rd_interface_class_of(const rd_interface *i, const rd_ip *route)
 {
-    if (wish->route && rd_ip_equal(&i->ip, wish->route))
-        return ROUTE;
+    if (route && rd_ip_equal(&i->ip, route))
+        return RD_INTERFACE_ROUTE;
     if (rd_ip_is_loopback(&i->ip))
-        return LOOPBACK;
+        return RD_INTERFACE_LOOPBACK;
     if (rd_ip_is_link_local(&i->ip))
-        return LINK_LOCAL;
-    return is_bridge(i->name) ? BRIDGE : ORDINARY;
+        return RD_INTERFACE_LINK_LOCAL;
+    return is_bridge(i->name) ? RD_INTERFACE_BRIDGE : RD_INTERFACE_ORDINARY;
 }
 
 static ronda_status none_left(const rd_interface all[], uint32_t count, const rd_wish *wish,
@@ -97,13 +95,14 @@ ronda_status rd_interfaces_choose(const rd_interface all[], uint32_t count, cons
                                   rd_place *place, rd_error *err)
 {
     rd_place made = {0};
-    for (int class = ROUTE; class < CLASSES; class ++)
+    for (int class = RD_INTERFACE_ROUTE; class <= RD_INTERFACE_LOOPBACK; class ++)
         for (uint32_t i = 0; i < count && made.count < RD_ADDRESSES; i++) {
             bool known = false;
             for (uint32_t k = 0; k < made.count; k++)
                 known |=
                     rd_ip_equal(&made.at[k], &all[i].ip) && made.at[k].scope == all[i].ip.scope;
-            if (!known && is_wanted(&all[i], wish) && class_of(&all[i], wish) == class)
+            if (!known && is_wanted(&all[i], wish) &&
+                (int)rd_interface_class_of(&all[i], wish->route) == class)
                 made.at[made.count++] = all[i].ip;
         }
     if (!made.count)

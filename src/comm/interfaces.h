@@ -22,6 +22,16 @@ typedef struct {
     bool loopback_alone; /* others could be reached by strangers */
 } rd_wish;
 
+/* In the order in which they are offered. */
+typedef enum {
+    RD_INTERFACE_ROUTE,      /* leads to rank 0 */
+    RD_INTERFACE_ORDINARY,   /* as others */
+    RD_INTERFACE_BRIDGE,     /* between containers: every host has the same address there */
+    RD_INTERFACE_LINK_LOCAL, /* only neighbours reach it */
+    RD_INTERFACE_LOOPBACK    /* only this host does */
+} rd_interface_class;
+rd_interface_class rd_interface_class_of(const rd_interface *i, const rd_ip *route);
+
 /* Those to offer, best first, into place->at and place->count: the one that leads to rank 0, those of
  * ordinary interfaces, those of bridges between containers, those that only neighbours reach, and the
  * loopback, which serves ranks of one host. */

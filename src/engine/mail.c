@@ -378,13 +378,23 @@ static bool understand(rd_engine *e, rd_way *w, uint32_t peer, const rd_view *v,
     return true;
 }
 
+/* Sockets show a message when its head is there.  What is read in pieces goes on when some of it has come, what
+ * is read at once begins when all of it has. */
+static bool is_to_come(const rd_way *w, const rd_view *v)
+{
+    enum { AT_ONCE = 16 };
+    if (w->reading)
+        return !v->bytes && w->read < w->total;
+    return v->total <= AT_ONCE && v->bytes < v->total;
+}
+
 /* What has come from a peer; what makes no sense is for the engine to say. */
 static uint32_t pull(rd_engine *e, uint32_t peer, uint32_t which)
 {
     rd_way *w = way_to(e, peer, which);
     uint32_t ran = 0;
     rd_view v;
-    for (; e->transport->peek(w->port, &v); ran++) {
+    for (; e->transport->peek(w->port, &v) && !is_to_come(w, &v); ran++) {
         bool later = false;
         if (!understand(e, w, peer, &v, &later)) {
             e->wrong = peer + 1;

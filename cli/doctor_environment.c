@@ -1,0 +1,218 @@
+/* doctor_environment.c: the variables that ronda reads, and those that are meant to be. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/comm.h"
+#include "comm/environment.h"
+#include "doctor.h"
+
+static const char PREFIX[] = "RONDA_";
+
+/* advice: of a value that cannot be; NULL: any will do, or others look at it */
+static const struct {
+    const char *name, *advice;
+} known[] = {
+    {"RONDA_TIMEOUT", "write seconds, such as RONDA_TIMEOUT=30 or RONDA_TIMEOUT=0.5"},
+    {"RONDA_ALGO",
+     "write it like RONDA_ALGO=allreduce=ring,broadcast=tree; ronda plan --list has the names"},
+    {"RONDA_LOG", "write RONDA_LOG=info or RONDA_LOG=debug, or unset it"},
+    {"RONDA_PROGRESS", "write RONDA_PROGRESS=1 or RONDA_PROGRESS=0"},
+    {"RONDA_RANK", NULL},
+    {"RONDA_SIZE", NULL},
+    {"RONDA_ADDR", NULL},
+    {"RONDA_KEY", NULL},
+    {"RONDA_TRANSPORT", NULL},
+    {"RONDA_IFACE", NULL},
+    {"RONDA_INSECURE", NULL},
+    {"RONDA_DEBUG", NULL},
+    {"RONDA_AGENT", NULL},
+};
+
+enum { KNOWN = sizeof known / sizeof *known, SETTINGS = 4, LONGEST = 32 };
+
+/* --- names --- */
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* How many letters must be changed, added or left out. */
+static uint32_t distance(const char *a, size_t a_length, const char *b)
+{
+    uint32_t row[LONGEST + 1];
+    const size_t length = strlen(b);
+    if (a_length > LONGEST || length > LONGEST)
+        return LONGEST;
+    for (uint32_t j = 0; j <= length; j++)
+        row[j] = j;
+    for (uint32_t i = 1; i <= a_length; i++) {
+        uint32_t before = row[0];
+        row[0] = i;
+        for (uint32_t j = 1; j <= length; j++) {
+            const uint32_t changed = before + (a[i - 1] != b[j - 1]);
+            before = row[j];
+            row[j] = least(changed, least(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[length];
+}
+
+static void look_at_name(doctor_list *list, const char *variable)
+{
+    const size_t length = strcspn(variable, "=");
+    uint32_t nearest = LONGEST;
+    const char *name = NULL;
+    for (int i = 0; i < KNOWN; i++) {
+        const uint32_t d = distance(variable, length, known[i].name);
+        if (d < nearest) {
+            nearest = d;
+            name = known[i].name;
+        }
+    }
+    if (!nearest)
+        return;
+    const bool near = nearest <= 3;
+    doctor_say(list, near ? DOCTOR_PROBLEM : DOCTOR_NOTE, "variables",
+               "%.*s is set, but ronda reads no variable of this name",
+               length > 100 ? 100 : (int)length, variable);
+    if (near)
+        doctor_advise(list, "is %s meant?", name);
+    else
+        doctor_advise(
+            list, "nothing, if it is another program's; man 3 ronda lists those that ronda reads");
+}
+
+/* --- values --- */
+
+/* Each alone, since the library says only what is wrong first. */
+static bool look_at_setting(doctor_list *list, int which)
+{
+    char *kept[SETTINGS] = {NULL};
+    rd_settings settings;
+    rd_error error;
+    for (int i = 0; i < SETTINGS; i++) {
+        const char *value = getenv(known[i].name);
+        kept[i] = value && i != which ? strdup(value) : NULL;
+        if (i != which)
+            unsetenv(known[i].name);
+    }
+    const bool good = rd_settings_read(NULL, &settings, &error) == RONDA_OK;
+    for (int i = 0; i < SETTINGS; i++)
+        if (kept[i]) {
+            setenv(known[i].name, kept[i], 1);
+            free(kept[i]);
+        }
+    if (good)
+        return true;
+    doctor_say(list, DOCTOR_PROBLEM, "variables", "%s", error.message);
+    doctor_advise(list, "%s", known[which].advice);
+    return false;
+}
+
+static bool is_one_of(const char *text, const char *const names[])
+{
+    for (; *names; names++)
+        if (strcmp(text, *names) == 0)
+            return true;
+    return false;
+}
+
+static bool look_at_transport(doctor_list *list)
+{
+    static const char *const names[] = {"", "shm", "tcp", "hosts", "auto", NULL};
+    const char *text = getenv("RONDA_TRANSPORT");
+    if (!text || is_one_of(text, names))
+        return true;
+    doctor_say(list, DOCTOR_PROBLEM, "variables",
+               "RONDA_TRANSPORT=%.100s: there is no such transport", text);
+    doctor_advise(list,
+                  "write shm (one host), tcp (sockets alone), hosts (memory inside hosts, sockets "
+                  "between) or auto");
+    return false;
+}
+
+/* --- who this is --- */
+
+static bool sockets_alone(void)
+{
+    const char *transport = getenv("RONDA_TRANSPORT");
+    return transport && strcmp(transport, "tcp") == 0;
+}
+
+/* What torchrun, mpirun or srun say, and whether RONDA_SIZE says another thing. */
+static void say_launcher(doctor_list *list)
+{
+    rd_launch launch = {0};
+    rd_error error;
+    uint32_t size = 0;
+    bool found = false;
+    if (rd_environment_read(sockets_alone(), &launch, &error)) {
+        doctor_say(list, DOCTOR_PROBLEM, "launcher", "%s", error.message);
+        doctor_advise(list,
+                      "start the ranks anew with the launcher that sets it, or set RONDA_RANK and "
+                      "RONDA_SIZE");
+        return;
+    }
+    if (!launch.launcher)
+        return;
+    if (rd_environment_number("RONDA_SIZE", RD_MOST_PROCESSES + 1, &size, &found, &error) ||
+        found) {
+        doctor_say(list, DOCTOR_NOTE, "launcher",
+                   "%s says rank %u of %u, but RONDA_SIZE is set and comes first", launch.launcher,
+                   launch.rank, launch.size);
+        doctor_advise(list,
+                      "nothing, if ronda run was started by %s; else unset RONDA_RANK and "
+                      "RONDA_SIZE",
+                      launch.launcher);
+        return;
+    }
+    doctor_say(list, DOCTOR_OK, "launcher", "started by %s: rank %u of %u, to meet at %.200s",
+               launch.launcher, launch.rank, launch.size,
+               launch.address[0] ? launch.address : "a place that it does not say");
+}
+
+/* All of it together, as ronda_init() will read it. */
+static bool look_at_world(doctor_list *list, uint32_t *rank, uint32_t *size)
+{
+    const rd_settings settings = {.timeout_ns = 1};
+    rd_joining joining;
+    rd_error error;
+    if (rd_world_read(NULL, &settings, &joining, &error)) {
+        const bool about_address = strncmp(error.message, "RONDA_ADDR=", 11) == 0;
+        if (about_address)
+            return false; /* doctor_address() has said it */
+        doctor_say(list, DOCTOR_PROBLEM, "variables", "%s", error.message);
+        doctor_advise(list,
+                      "start ranks by ronda run, which sets RONDA_RANK, RONDA_SIZE and RONDA_ADDR, "
+                      "or set all of them");
+        return false;
+    }
+    *rank = joining.rank;
+    *size = joining.size;
+    return true;
+}
+
+bool doctor_environment(doctor_list *list, uint32_t *rank, uint32_t *size)
+{
+    extern char **environ;
+    bool good = true;
+    const uint32_t before = list->count;
+    const char *address = getenv("RONDA_ADDR"), *number = getenv("RONDA_RANK");
+    for (char **v = environ; *v; v++)
+        if (strncmp(*v, PREFIX, strlen(PREFIX)) == 0)
+            look_at_name(list, *v);
+    for (int i = 0; i < SETTINGS; i++)
+        good = look_at_setting(list, i) && good;
+    good = look_at_transport(list) && good;
+    *rank = 0;
+    *size = 1;
+    if (address && *address)
+        good =
+            doctor_address(list, address, !number || !*number || strcmp(number, "0") == 0) && good;
+    say_launcher(list);
+    good = look_at_world(list, rank, size) && good;
+    if (list->count == before)
+        doctor_say(list, DOCTOR_OK, "variables", "no RONDA_ variable is set: defaults hold");
+    return good;
+}

@@ -1,0 +1,145 @@
+/* doctor_kernel.c: what ronda asks of the system: each is tried, since containers refuse what kernels have. */
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/proof.h"
+#include "doctor.h"
+
+/* Each: 0, or an errno. */
+
+static int try_pidfd(void)
+{
+    const int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    if (fd < 0)
+        return errno;
+    close(fd);
+    return 0;
+}
+
+static int try_membarrier(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) ? errno : 0;
+}
+
+static int try_epoll(void)
+{
+    const int epoll = epoll_create1(EPOLL_CLOEXEC);
+    const struct timespec limit = {0};
+    struct epoll_event event;
+    if (epoll < 0)
+        return errno;
+    const int error = syscall(SYS_epoll_pwait2, epoll, &event, 1, &limit, NULL, 0) < 0 ? errno : 0;
+    close(epoll);
+    return error;
+}
+
+static int try_eventfd(void)
+{
+    const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd < 0)
+        return errno;
+    close(fd);
+    return 0;
+}
+
+/* A descriptor goes through a socket of this host. */
+static int pass(const int ends[2])
+{
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    char byte = 1;
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(head), &ends[0], sizeof(int));
+    if (sendmsg(ends[0], &message, MSG_NOSIGNAL) != 1)
+        return errno;
+    memset(&control, 0, sizeof control);
+    message.msg_controllen = sizeof control.bytes;
+    if (recvmsg(ends[1], &message, MSG_CMSG_CLOEXEC) != 1)
+        return errno;
+    head = CMSG_FIRSTHDR(&message);
+    if (!head || head->cmsg_type != SCM_RIGHTS)
+        return ENOTSUP;
+    int fd;
+    memcpy(&fd, CMSG_DATA(head), sizeof fd);
+    close(fd);
+    return 0;
+}
+
+static int try_passing(void)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+        return errno;
+    const int error = pass(ends);
+    close(ends[0]);
+    close(ends[1]);
+    return error;
+}
+
+static const struct {
+    const char *name;
+    int (*try)(void);
+    doctor_level without;
+    const char *costs, *advice;
+} needs[] = {
+    {"pidfd_open", try_pidfd, DOCTOR_PROBLEM,
+     "ranks of one host cannot watch each other and will not start",
+     "use Linux 5.3 or newer, or a container whose seccomp profile allows pidfd_open"},
+    {"eventfd", try_eventfd, DOCTOR_PROBLEM,
+     "ranks of one host cannot wake each other and will not start",
+     "raise ulimit -n, or use a container whose seccomp profile allows eventfd2"},
+    {"SCM_RIGHTS", try_passing, DOCTOR_PROBLEM,
+     "ranks of one host cannot hand each other their memory and will not start",
+     "use a container whose seccomp profile allows sendmsg and recvmsg on unix sockets"},
+    {"membarrier", try_membarrier, DOCTOR_NOTE, "every message takes a fence more",
+     "use Linux 4.16 or newer, or a seccomp profile that allows membarrier; or leave it"},
+    {"epoll_pwait2", try_epoll, DOCTOR_NOTE, "waits are rounded up to milliseconds",
+     "use Linux 5.11 or newer, or a seccomp profile that allows epoll_pwait2; or leave it"},
+};
+
+void doctor_kernel(doctor_list *list)
+{
+    char good[160] = "";
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+        const int error = needs[i].try();
+        if (!error) {
+            at += (size_t)snprintf(good + at, sizeof good - at, "%s%s", at ? ", " : "",
+                                   needs[i].name);
+            continue;
+        }
+        doctor_say(list, needs[i].without, "kernel", "%s does not work here (%s): %s",
+                   needs[i].name, strerror(error), needs[i].costs);
+        doctor_advise(list, "%s", needs[i].advice);
+    }
+    if (at)
+        doctor_say(list, DOCTOR_OK, "kernel", "the kernel has what ranks need: %s", good);
+    if (rd_mac_possible()) {
+        doctor_say(list, DOCTOR_OK, "libcrypto", "libcrypto is there: keys can be proved");
+        return;
+    }
+    doctor_say(
+        list, DOCTOR_PROBLEM, "libcrypto",
+        "there is no libcrypto: ranks with a key, and ronda run gives them one, cannot start");
+    doctor_advise(list,
+                  "install OpenSSL's library (on Debian: apt install libssl3) or put it where the "
+                  "loader finds it (LD_LIBRARY_PATH)");
+}
