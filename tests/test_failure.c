@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/names.h"
 #include "calls.h"
 
 enum { MOST = 8 };
@@ -57,7 +58,8 @@ static bool may_succeed(const scene *s)
     const ronda_kind kind = s->call.kind;
     if (kind == RONDA_BROADCAST || kind == RONDA_SCATTER || kind == RONDA_SCATTERV)
         return s->call.root != s->lost;
-    return model_rooted(kind) || kind == RONDA_SCAN || kind == RONDA_EXSCAN;
+    return model_rooted(kind) || kind == RONDA_SCAN || kind == RONDA_EXSCAN ||
+           rd_kind(kind)->counted; /* whose block may be empty */
 }
 
 static void check_error(const scene *s, uint32_t rank, ronda_status status)

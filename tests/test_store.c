@@ -197,7 +197,7 @@ static void fill_store(ronda_comm *comm, _Atomic uint64_t *steps)
 static void write_into_full_store(ronda_comm *comm, _Atomic uint64_t *steps)
 {
     static uint32_t data[PAGEFUL], own[PAGEFUL];
-    ronda_request *meeting, *last, *mine;
+    ronda_request *meeting = NULL, *last = NULL, *mine = NULL;
     bool done;
     CHECK(ronda_ibarrier(comm, &meeting) == RONDA_OK, "%s", ronda_last_error(comm));
     for (uint64_t i = 0, step = 1; step <= 3; step += 2, i = 0) {

@@ -28,18 +28,19 @@ static uint32_t pool_of(uint64_t bytes)
 char *rd_pool_take(tcp_world *w, uint64_t bytes, uint64_t *capacity)
 {
     const uint32_t i = pool_of(bytes);
-    char *data = w->pool[i];
+    tcp_unused *unused = w->pool[i];
     *capacity = (uint64_t)LEAST_BUFFER << i;
-    if (data)
-        memcpy(&w->pool[i], data, sizeof data); /* the next one */
-    return data ? data : rd_alloc(*capacity);
+    if (unused)
+        w->pool[i] = unused->next;
+    return unused ? (char *)unused : rd_alloc(*capacity);
 }
 
 void rd_pool_give(tcp_world *w, char *data, uint64_t capacity)
 {
     const uint32_t i = pool_of(capacity);
-    memcpy(data, &w->pool[i], sizeof data);
-    w->pool[i] = data;
+    tcp_unused *unused = (tcp_unused *)(void *)data;
+    unused->next = w->pool[i];
+    w->pool[i] = unused;
 }
 
 /* --- ports --- */
@@ -63,6 +64,8 @@ static rd_port *port(rd_link *link, uint32_t peer, uint32_t channel)
     enum { PATIENCE_NS = 100000000 };
     tcp_link *l = rd_tcp_link(link);
     rd_port *p = rd_tcp_port(link, peer, channel);
+    if (channel >= link->channels)
+        return p; /* letters come from whoever writes them; who waits for them will say so */
     pthread_mutex_lock(&l->world->lock);
     rd_tcp_want(l->world, rd_tcp_in_whole(l, peer), PATIENCE_NS);
     pthread_mutex_unlock(&l->world->lock);

@@ -166,6 +166,8 @@ void rd_tcp_await(rd_link *link, uint32_t peer)
     const rd_head head = {
         .kind = RD_NEWS, .bytes = gather_news(l, items, now) * RD_NEWS_ITEM, .world = l->id};
     pthread_mutex_lock(&w->lock);
+    if (peer < link->size && peer != link->rank)
+        rd_tcp_want(w, rd_tcp_in_whole(l, peer), 0);
     for (tcp_conn *c = w->conns, *next; c; c = next) {
         next = c->next;
         if (rd_tcp_is_silent(c)) {

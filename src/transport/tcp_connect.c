@@ -296,6 +296,14 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+static bool has_no_port(const tcp_peer *peer, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (peer->errors[i] == EADDRNOTAVAIL || peer->errors[i] == EAGAIN)
+            return true;
+    return false;
+}
+
 /* The next address, or the end of it; when to look again. */
 static uint64_t go_on(tcp_world *w, uint32_t rank, uint64_t now)
 {
@@ -303,9 +311,15 @@ static uint64_t go_on(tcp_world *w, uint32_t rank, uint64_t now)
     const rd_place *place = &w->its.places[rank];
     if (peer->want_ns > now)
         return peer->want_ns;
-    while (peer->tried < place->count && (!peer->trying || peer->next_try_ns <= now))
+    while (peer->tried < place->count &&
+           (peer->next_try_ns <= now || (!peer->trying && peer->tried)))
         try_address(w, rank, now);
     if (!peer->trying && peer->tried == place->count) {
+        if (now < peer->want_ns + TRY_NS && has_no_port(peer, place->count)) {
+            peer->tried = 0; /* this host has no port left for now */
+            peer->next_try_ns = now + NEXT_ADDRESS_NS;
+            return peer->next_try_ns;
+        }
         unreachable(w, rank);
         return UINT64_MAX;
     }

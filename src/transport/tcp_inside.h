@@ -146,6 +146,11 @@ struct tcp_conn {
     char *spilled; /* the first parcel's bytes, if what they were lent from is not there any more */
 };
 
+/* A buffer that nobody uses. */
+typedef struct tcp_unused {
+    struct tcp_unused *next;
+} tcp_unused;
+
 /* A rank of the whole world. */
 struct tcp_peer {
     tcp_conn *out;    /* where this rank writes to it, once it is open */
@@ -176,7 +181,7 @@ struct tcp_world {
     bool crowded;
     void (*wait)(void *context, uint32_t idle, uint64_t until_ns); /* instead of its own */
     void *wait_context;
-    char *pool[RD_POOLS]; /* buffers of 2^(8+i) bytes that nobody uses */
+    tcp_unused *pool[RD_POOLS]; /* buffers of 2^(8+i) bytes that nobody uses */
 };
 
 static inline tcp_link *rd_tcp_link(const rd_link *link)
