@@ -150,18 +150,19 @@ static void pump(rd_link *link)
     agree(m);
 }
 
-/* Sockets are looked at now and then while this rank does not sleep; then they wake it. */
+/* Sockets are looked at now and then while this rank does not sleep; then they wake it.  Between hosts all takes
+ * so long that it is hardly worth while to be awake: it yields a few times only. */
 static void wait(rd_link *link, rd_port *p, uint32_t idle, uint64_t until_ns)
 {
-    enum { OFTEN = 8, SOON_NS = 2000000 };
+    enum { OFTEN = 8, SPINS = 200, LESS_YIELDS = 1900, SOON_NS = 2000000 };
     mixed_link *m = mixed(link);
     const uint64_t soon = rd_now_ns() + SOON_NS;
     if (until_ns > soon && rd_tcp_is_connecting(m->tcp))
         until_ns = soon;
-    if (idle % OFTEN == 0 || (p && p->way == m->tcp->transport))
+    if (idle >= SPINS || idle % OFTEN == 0 || (p && p->way == m->tcp->transport))
         m->tcp->transport->pump(m->tcp);
-    m->shm->transport->wait(m->shm, p && p->way == m->shm->transport ? p->port : NULL, idle,
-                            until_ns);
+    m->shm->transport->wait(m->shm, p && p->way == m->shm->transport ? p->port : NULL,
+                            idle < SPINS ? idle : idle + LESS_YIELDS, until_ns);
     agree(m);
 }
 
