@@ -59,10 +59,11 @@ static int listen_at(const rd_ip *ip, bool both)
 {
     struct sockaddr_storage name;
     const socklen_t length = rd_ip_sockaddr(ip, 0, &name);
-    const int off = !both,
+    const int one = 1, off = !both,
               fd = socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one); /* ports of jobs that are over */
     if ((ip->family == 4 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0) &&
         bind(fd, (const struct sockaddr *)&name, length) == 0 && listen(fd, SOMAXCONN) == 0)
         return fd;
