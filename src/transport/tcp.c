@@ -31,14 +31,14 @@ char *rd_pool_take(tcp_world *w, uint64_t bytes, uint64_t *capacity)
     char *data = w->pool[i];
     *capacity = (uint64_t)LEAST_BUFFER << i;
     if (data)
-        memcpy(&w->pool[i], data, sizeof data); /* the next one */
+        memcpy(&w->pool[i], data, sizeof(char *)); /* the next one */
     return data ? data : rd_alloc(*capacity);
 }
 
 void rd_pool_give(tcp_world *w, char *data, uint64_t capacity)
 {
     const uint32_t i = pool_of(capacity);
-    memcpy(data, &w->pool[i], sizeof data);
+    memcpy(data, &w->pool[i], sizeof(char *));
     w->pool[i] = data;
 }
 
