@@ -42,11 +42,25 @@ static void pump(scene *s)
     s->link->transport->pump(s->link);
 }
 
-static void drain(const scene *s, uint32_t line)
+static bool drain(const scene *s, uint32_t line)
 {
-    char waste[4096];
+    static char waste[64 << 10];
+    bool some = false;
     while (s->lines[line] >= 0 && recv(s->lines[line], waste, sizeof waste, MSG_DONTWAIT) > 0)
-        continue;
+        some = true;
+    return some;
+}
+
+/* Until rank 0 has nothing more to say. */
+static void drain_all(scene *s)
+{
+    bool some = true;
+    while (some) {
+        some = false;
+        for (uint32_t i = 0; i < LINES; i++)
+            some |= drain(s, i);
+        pump(s);
+    }
 }
 
 /* Rank 0 reads meanwhile; a line that takes nothing any more is not waited for. */
@@ -180,10 +194,9 @@ static void check_failure(rd_link *link)
 static void fail(scene *s, rd_link *link)
 {
     rd_error cause = {0};
-    for (uint32_t i = 0; i < LINES; i++)
-        drain(s, i);
     if (s->aborted)
         return;
+    drain_all(s); /* what cannot be said is waited for */
     s->aborted = true;
     rd_fail(&cause, RONDA_EPEER, 1, "rank 0 has had enough");
     link->transport->abort(link, &cause);
@@ -275,9 +288,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
         if ((what = next(&r)) != 0)
             happen(&s, what, &r);
     take(s.link, UINT64_MAX);
-    pump(&s);
-    for (uint32_t i = 0; i < LINES; i++)
-        drain(&s, i);
+    drain_all(&s);
     leave(&s);
     s.link->transport->close(s.link);
     for (uint32_t i = 0; i < LINES; i++)
