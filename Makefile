@@ -5,6 +5,7 @@
 #   build/            what users get: libronda.a, libronda.so, ronda, tests/, bench/, examples/
 #   build/address/    the same with SAN=address (and undefined behaviour)
 #   build/thread/     the same with SAN=thread
+#   build/fuzz/       the fuzzers, SAN=fuzz, which needs clang
 #
 # A new source, test, bench or example needs no line here: the wildcards find it.
 
@@ -40,9 +41,10 @@ O := $(BUILD)$(if $(SAN),/$(SAN))
 
 SAN_FLAGS_address := -fsanitize=address,undefined -fno-sanitize-recover=all
 SAN_FLAGS_thread  := -fsanitize=thread
+SAN_FLAGS_fuzz    := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
 ifneq ($(SAN),)
 ifeq ($(SAN_FLAGS_$(SAN)),)
-$(error SAN is address or thread, not $(SAN))
+$(error SAN is address, thread or fuzz, not $(SAN))
 endif
 endif
 
@@ -73,16 +75,19 @@ TEST_HELPERS := $(patsubst %.c,$(O)/obj/%.o,$(filter-out $(TEST_SOURCES),$(wildc
 TESTS    := $(TEST_SOURCES:tests/%.c=tests/%)
 BENCHES  := $(patsubst %.c,%,$(wildcard bench/*.c))
 EXAMPLES := $(patsubst %.c,%,$(wildcard examples/*.c))
+FUZZERS  := $(patsubst %.c,%,$(wildcard fuzz/fuzz_*.c))
+FUZZ_OBJS := $(FUZZERS:%=$(O)/obj/%.o)
 PROGRAMS := $(TESTS) $(BENCHES) $(EXAMPLES)
 
 # --- libraries and command ----------------------------------------------------------------------
 
-.PHONY: all lib tests bench-programs examples programs
+.PHONY: all lib tests bench-programs examples fuzzers programs
 all: lib $(if $(CLI_OBJS),$(O)/ronda)
 lib: $(O)/libronda.a $(O)/libronda.so
 tests: $(TESTS:%=$(O)/%)
 bench-programs: $(BENCHES:%=$(O)/%)
 examples: $(EXAMPLES:%=$(O)/%)
+fuzzers: $(FUZZERS:%=$(O)/%)
 programs: all $(PROGRAMS:%=$(O)/%)
 
 $(O)/libronda.a: $(OBJS) $(O)/list
@@ -108,6 +113,20 @@ $(TESTS:%=$(O)/%): $(O)/%: $(O)/obj/%.o $(TEST_HELPERS) $(O)/cli.a $(O)/libronda
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(O)/cli.a $(O)/libronda.a $(LIBS)
+
+# It replays what the fuzzers have found: each of them is a function there.
+$(O)/tests/test_corpus: $(FUZZ_OBJS)
+$(if $(filter fuzz,$(SAN)),,$(FUZZ_OBJS): CPPFLAGS += -DLLVMFuzzerTestOneInput=$$(*F))
+
+$(FUZZERS:%=$(O)/%): $(O)/%: $(O)/obj/%.o $(O)/cli.a $(O)/libronda.a
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	$(Q)$(LINK) -fsanitize=fuzzer -o $@ $(filter %.o,$^) $(O)/cli.a $(O)/libronda.a $(LIBS)
+
+$(O)/fuzz/seeds: $(O)/obj/fuzz/seeds.o $(O)/libronda.a
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	$(Q)$(LINK) -o $@ $^ $(LIBS)
 
 $(BENCHES:%=$(O)/%): $(O)/%: $(O)/obj/%.o $(O)/cli.a $(O)/libronda.a
 	@mkdir -p $(@D)
@@ -162,7 +181,7 @@ parallel = $(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOB
 OTHER := $(if $(findstring clang,$(CC)),gcc,clang)
 export CC OTHER BUILD VERSION
 
-.PHONY: demo check prepare-build prepare-check prepare-peers bench bench-peers format
+.PHONY: demo check prepare-build prepare-check prepare-peers prepare-fuzz bench bench-peers fuzz fuzz-corpus format
 demo: prepare-build
 	@+$(parallel) $(O)/examples/demo
 	@$(O)/examples/demo
@@ -180,6 +199,8 @@ prepare-check:
 	@tests/prepare check
 prepare-peers:
 	@tests/prepare peers
+prepare-fuzz:
+	@CC=clang tests/prepare fuzz
 
 bench: prepare-build
 	@+$(parallel) bench-programs
@@ -193,6 +214,15 @@ SECONDS ?= 0.15
 bench-peers: prepare-peers
 	@+$(parallel) all
 	@bench/peers/run $(O) $(RANKS) $(ROUNDS) $(SIZES) $(SECONDS)
+
+# Each for SECONDS= (60); fuzz/run says what becomes of what they find.
+fuzz: prepare-fuzz
+	@+$(parallel) CC=clang SAN=fuzz fuzzers
+	@fuzz/run $(BUILD)/fuzz $(if $(filter file,$(origin SECONDS)),60,$(SECONDS)) $(FUZZERS:fuzz/%=%)
+
+# The files of the corpus that are made from the library's own words, anew.
+fuzz-corpus: $(O)/fuzz/seeds
+	@$(O)/fuzz/seeds fuzz/corpus
 
 format:
 	clang-format -i $$(tests/sources)
@@ -234,6 +264,7 @@ help:
 	@echo 'make tests        build the test programs, build/tests/*; each takes parts of test names'
 	@echo 'make bench        build and run the measurements in bench/'
 	@echo 'make bench-peers  ronda beside Open MPI and MPICH, which it installs; RANKS=, ROUNDS=, SIZES='
+	@echo 'make fuzz         build and run the fuzzers with clang, each for SECONDS=60; make fuzz-corpus: their seeds'
 	@echo 'make programs     build everything, run nothing'
 	@echo 'make format       bring the sources into the format of .clang-format'
 	@echo 'make install      install below PREFIX=/usr/local; DESTDIR= goes before it'

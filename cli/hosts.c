@@ -30,6 +30,9 @@ static bool wrong(const reader *r, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    for (char *c = text; *c; c++) /* it is shown to people */
+        if ((unsigned char)*c < ' ' || *c == 127)
+            *c = '?';
     if (r->commas)
         snprintf(r->why, HOSTS_WHY, "%.80s: %s", r->source, text);
     else

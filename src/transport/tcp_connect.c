@@ -329,7 +329,7 @@ static uint64_t go_on(tcp_world *w, uint32_t rank, uint64_t now)
 void rd_tcp_want(tcp_world *w, uint32_t rank, uint64_t delay_ns)
 {
     tcp_peer *peer = &w->peers[rank];
-    if (peer->out || peer->dead || rank == w->its.rank)
+    if (peer->out || peer->dead || peer->suspect_ns || rank == w->its.rank)
         return;
     const uint64_t now = rd_now_ns(), at = now + delay_ns;
     w->wanted += peer->want_ns == 0;

@@ -362,6 +362,8 @@ static bool apply_credit(rd_port *p, const rd_head *h)
 static bool begin_message(tcp_world *w, tcp_conn *c, tcp_link *l, rd_port *p, const rd_head *h)
 {
     tcp_slot *s = &p->in[(p->came - p->filling) % RD_QUEUE];
+    if (h->bytes > RD_WINDOW - (p->begun - p->freed))
+        return false;
     if (!p->filling) {
         if (p->came - p->taken == RD_QUEUE)
             return false;
@@ -380,6 +382,7 @@ static bool begin_message(tcp_world *w, tcp_conn *c, tcp_link *l, rd_port *p, co
     }
     if (!p->filling)
         p->came++;
+    p->begun += h->bytes;
     p->filling = s->got + h->bytes < s->total;
     c->into = p;
     return true;

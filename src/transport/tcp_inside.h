@@ -15,8 +15,8 @@
  * delivers what it has whatever this rank does, so a call is over when all of its messages are home.
  *
  * What a peer has not asked for cannot fill this rank's memory: of each channel at most RD_QUEUE messages, and
- * RD_WINDOW bytes of them, are under way.  The receiver says what needs no room any more with whatever it sends,
- * or in a parcel of its own.
+ * RD_WINDOW bytes of them, are under way; who sends more has gone mad.  The receiver says what needs no room any
+ * more with whatever it sends, or in a parcel of its own.
  *
  * The lock is for ronda_abort(), which another thread may call: it writes, and never reads. */
 #ifndef RD_TCP_INSIDE_H
@@ -70,7 +70,7 @@ struct rd_port {
     tcp_line out[RD_QUEUE];
     /* Messages that came [taken, came), the last of which may still be coming */
     uint32_t came, taken, told;
-    uint64_t freed, told_freed;
+    uint64_t begun, freed, told_freed; /* bytes of parcels whose heads have come; and released */
     bool filling;
     tcp_slot in[RD_QUEUE];
 };
