@@ -27,7 +27,6 @@ static void replay_file(const char *path, fuzzer *fuzz)
     if (bytes)
         memcpy(bytes, all, length);
     free(all);
-    fprintf(stderr, "%s\n", path);
     CHECK(bytes && fuzz(bytes, length) == 0, "%s", path);
     free(bytes);
 }

@@ -102,8 +102,11 @@ static bool is_forsaken(rd_engine *e, const rd_letter *l)
     const uint32_t n = e->link->size, me = e->link->rank;
     const bool any = l->what.peer == RONDA_ANY;
     uint32_t gone = 0;
-    for (uint32_t r = any ? 0 : l->what.peer; r < (any ? n : l->what.peer + 1); r++)
+    for (uint32_t r = any ? 0 : l->what.peer; r < (any ? n : l->what.peer + 1); r++) {
+        if (e->transport->reach && r != me)
+            e->transport->reach(e->link, r);
         gone += r != me && e->transport->presence(e->link, r).closed;
+    }
     return gone && gone == (any ? n - 1 : 1);
 }
 

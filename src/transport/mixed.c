@@ -231,6 +231,13 @@ static void await(rd_link *link, uint32_t peer)
     m->tcp->transport->await(m->tcp, peer);
 }
 
+static void reach(rd_link *link, uint32_t peer)
+{
+    mixed_link *m = mixed(link);
+    if (!is_local(m, peer))
+        m->tcp->transport->reach(m->tcp, peer);
+}
+
 static bool record(rd_link *link, uint32_t peer, uint64_t sequence, rd_record *out)
 {
     mixed_link *m = mixed(link);
@@ -411,6 +418,7 @@ const rd_transport rd_mixed = {.name = "shm+tcp",
                                .pause = pause,
                                .resume = resume,
                                .await = await,
+                               .reach = reach,
                                .record = record,
                                .presence = presence,
                                .abort = abort_both,

@@ -58,18 +58,22 @@ rd_port *rd_tcp_port(rd_link *link, uint32_t peer, uint32_t channel)
     return p;
 }
 
-/* A port that a peer may be waited for at: it has time to connect by itself. */
-static rd_port *port(rd_link *link, uint32_t peer, uint32_t channel)
+/* A peer that may be waited for: it has time to connect by itself. */
+static void reach(rd_link *link, uint32_t peer)
 {
     enum { PATIENCE_NS = 100000000 };
     tcp_link *l = rd_tcp_link(link);
-    rd_port *p = rd_tcp_port(link, peer, channel);
-    if (channel >= link->channels)
-        return p; /* letters come from whoever writes them; who waits for them will say so */
     pthread_mutex_lock(&l->world->lock);
     rd_tcp_want(l->world, rd_tcp_in_whole(l, peer), PATIENCE_NS);
     pthread_mutex_unlock(&l->world->lock);
-    return p;
+}
+
+/* Letters come from whoever writes them; who waits for them will say so. */
+static rd_port *port(rd_link *link, uint32_t peer, uint32_t channel)
+{
+    if (channel < link->channels)
+        reach(link, peer);
+    return rd_tcp_port(link, peer, channel);
 }
 
 static uint32_t letters(const rd_link *link)
@@ -550,6 +554,7 @@ const rd_transport rd_tcp = {.name = "tcp",
                              .pause = rd_tcp_pause,
                              .resume = rd_tcp_resume,
                              .await = rd_tcp_await,
+                             .reach = reach,
                              .record = rd_tcp_record,
                              .presence = rd_tcp_presence,
                              .abort = rd_tcp_abort,

@@ -237,12 +237,12 @@ static void addresses_text(const tcp_world *w, uint32_t rank, char *text, size_t
     }
 }
 
-static bool has_other(const tcp_world *w, uint32_t rank)
+static tcp_conn *other_of(const tcp_world *w, uint32_t rank)
 {
-    for (const tcp_conn *c = w->conns; c; c = c->next)
-        if (c->rank == rank && c->state == TCP_OPEN)
-            return true;
-    return false;
+    tcp_conn *c = w->conns;
+    while (c && (c->rank != rank || c->state != TCP_OPEN))
+        c = c->next;
+    return c;
 }
 
 static void bury(tcp_world *w, uint32_t rank, const char *how)
@@ -404,17 +404,23 @@ void rd_tcp_trust(tcp_world *w, uint32_t rank)
 void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error)
 {
     const uint32_t rank = c->rank;
-    const bool expected = c->state != TCP_OPEN || c->hung_up || w->closing || w->peers[rank].dead;
+    const bool expected = c->state != TCP_OPEN || w->closing || w->peers[rank].dead,
+               hung_up = c->hung_up;
     char how[160];
     rd_tcp_end(w, c);
-    if (expected)
+    if (expected || (hung_up && w->links->known[rank].closed))
         return;
-    if (has_other(w, rank)) { /* which may still say goodbye */
-        w->wanted += !w->peers[rank].suspect_ns;
-        w->peers[rank].suspect_ns = rd_now_ns() + SUSPECT_NS;
+    tcp_conn *other = error == EBADMSG ? NULL : other_of(w, rank);
+    if (other) { /* it may still say goodbye, and can be told what happens */
+        tcp_peer *peer = &w->peers[rank];
+        peer->out = peer->out ? peer->out : other;
+        w->wanted += !peer->suspect_ns && !hung_up;
+        peer->suspect_ns = hung_up ? peer->suspect_ns : rd_now_ns() + SUSPECT_NS;
         return;
     }
-    if (!error || error == ECONNRESET || error == EPIPE)
+    if (hung_up)
+        snprintf(how, sizeof how, "left without a goodbye");
+    else if (!error || error == ECONNRESET || error == EPIPE)
         snprintf(how, sizeof how, "died");
     else if (error == EBADMSG)
         snprintf(how, sizeof how, "has sent what cannot be a message");

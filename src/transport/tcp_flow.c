@@ -295,6 +295,8 @@ void rd_tcp_forsake(tcp_link *l, bool all)
         while (p->link && p->queued != p->framed &&
                is_of(l, p->out[(p->queued - 1) % RD_QUEUE].mark, all))
             p->queued--;
+        if (p->queued == p->framed)
+            p->framed_bytes = 0;
     }
     if (!all)
         return;

@@ -142,6 +142,8 @@ struct rd_transport {
     void (*pause)(rd_link *link, uint64_t sequence);
     void (*resume)(rd_link *link, uint64_t sequence);
     void (*await)(rd_link *link, uint32_t peer);
+    /* Something is expected of it some day: its death should be noticed.  NULL: it is anyway */
+    void (*reach)(rd_link *link, uint32_t peer);
     /* False: not there (yet, or any more) */
     bool (*record)(rd_link *link, uint32_t peer, uint64_t sequence, rd_record *out);
     rd_presence (*presence)(rd_link *link, uint32_t peer);
