@@ -10,7 +10,8 @@
  *     ...
  *     ronda_close(comm);
  *
- * Ranks are processes of one machine (ronda_init) or threads of one process (ronda_init_local).
+ * Ranks are processes of one host or of several (ronda_init), or threads of one process
+ * (ronda_init_local).
  *
  * Every function that can fail returns a ronda_status: RONDA_OK or a negative value;
  * ronda_last_error() then tells in one sentence what went wrong, who and where.  Counts are in
@@ -31,8 +32,9 @@
  *   RONDA_RANK, RONDA_SIZE   this rank, and how many there are
  *   RONDA_ADDR     where they meet: file:PATH of a socket to be made, or 127.0.0.1:PORT; ranks of several
  *                  hosts: HOST:PORT, where HOST is rank 0's
- *   RONDA_TRANSPORT  "shm": memory that ranks of one host share; "tcp": sockets; "auto": sockets if
- *                  RONDA_ADDR is another address than file:PATH or the loopback's (auto)
+ *   RONDA_TRANSPORT  "shm": memory that ranks of one host share; "tcp": sockets; "hosts": memory inside
+ *                  a host, sockets between; "auto": "hosts" if RONDA_ADDR is another address than
+ *                  file:PATH or the loopback's, else "shm" (auto)
  *   RONDA_KEY      a secret that all ranks of the job know
  *   RONDA_INSECURE "1": as the flag RONDA_INSECURE (a key is needed where other hosts can connect)
  *   RONDA_IFACE    interfaces to use between hosts, "eth0,ib0", or not to use, "^docker0" (all)
@@ -187,7 +189,7 @@ typedef struct {
 } ronda_error;
 
 /**
- * Join a world of processes on this machine.  With NULL, rank, size, address and key come from the
+ * Join a world of processes, on this host or on several.  With NULL, rank, size, address and key come from the
  * environment; with no size there and none in config: a world of one rank.
  *
  * Returns when all ranks have joined, or fails when the start's timeout has passed; the error then
@@ -426,7 +428,9 @@ typedef struct {
  * when the buffer may be used again.  A message of up to 16 KiB is taken in by a receiver that has not asked
  * for it, as long as it has room (1 MiB, 4096 of them); it does so inside any call that waits or tests, and
  * while it is not inside one, about 2 KiB and 16 messages wait for it.  A longer message is sent when it
- * has been asked for.  Messages never wait for collectives.  They are no collectives: only these two
+ * has been asked for, but it is announced, and that takes room for one of the 4096.  What has no room stands
+ * in the way of whatever the same rank sends after it, with other tags too: so do not send more than that
+ * before something that is to be received first.  Messages never wait for collectives.  They are no collectives: only these two
  * ranks take part, and order is kept only between messages of the same two ranks with the same tag.
  */
 RONDA_API ronda_status ronda_send(ronda_comm *comm, const void *buf, size_t count, ronda_type type,

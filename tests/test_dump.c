@@ -427,3 +427,20 @@ TEST(the_signal_is_borrowed)
 {
     job_run(1, handlers, NULL, 50);
 }
+
+/* A pipe that nobody reads. */
+TEST(nobody_reads_it)
+{
+    ronda_comm *comms[2];
+    int ends[2];
+    char filling[4096] = {0};
+    if (!world_open(2, NULL, comms) || !CHECK(pipe2(ends, O_NONBLOCK) == 0, "no pipe"))
+        return;
+    while (write(ends[1], filling, sizeof filling) > 0)
+        continue;
+    fcntl(ends[1], F_SETFL, 0);
+    CHECK(ronda_dump(comms[0], ends[1]) == RONDA_ESYSTEM, "it was written");
+    close(ends[0]);
+    close(ends[1]);
+    world_close(2, comms);
+}

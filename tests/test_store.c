@@ -234,3 +234,26 @@ TEST(room_for_ones_own_letter)
 {
     job_run(2, make_room, NULL, 60);
 }
+
+/* --- a writer that has closed --- */
+
+enum { CROWD = 4105 }; /* more than the store has room for, and what a queue holds of it */
+
+static void write_and_close(ronda_comm *comm, uint32_t rank)
+{
+    uint8_t word = 1, got = 0;
+    ronda_set_timeout(comm, 20000000000);
+    for (uint32_t i = 0; i < CROWD && !rank; i++)
+        CHECK(ronda_send(comm, &word, 1, RONDA_U8, 1, i < CROWD - 1 ? 1 : 2) == RONDA_OK, "%s",
+              ronda_last_error(comm));
+    for (uint32_t i = 0; i < CROWD && rank; i++) /* the last one first */
+        if (!CHECK(ronda_recv(comm, &got, 1, RONDA_U8, 0, i ? 1 : 2, NULL) == RONDA_OK,
+                   "letter %u: %s", i, ronda_last_error(comm)))
+            return;
+}
+
+/* What it has sent is there, also what has no room in the store. */
+TEST(a_crowd_of_letters_and_a_writer_that_has_closed)
+{
+    job_play(2, write_and_close, 60);
+}

@@ -9,6 +9,7 @@
  * the dumps of several ranks into one place do not mix as long as they are short. */
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -48,10 +49,18 @@ static ssize_t write_quietly(int fd, const char *text, size_t bytes)
     return n;
 }
 
+/* Nobody may read what is said, and calls must not wait for that: after a second the rest is left out. */
 static void flush(page *p)
 {
+    enum { PATIENCE_MS = 1000, AT_ONCE = 4096 /* fits into a pipe that has room at all */ };
     for (size_t done = 0; done < p->length && !p->error;) {
-        const ssize_t n = write_quietly(p->fd, p->text + done, p->length - done);
+        struct pollfd reader = {.fd = p->fd, .events = POLLOUT};
+        if (poll(&reader, 1, PATIENCE_MS) == 0) {
+            p->error = ETIMEDOUT;
+            break;
+        }
+        const size_t rest = p->length - done;
+        const ssize_t n = write_quietly(p->fd, p->text + done, rest < AT_ONCE ? rest : AT_ONCE);
         if (n >= 0)
             done += (size_t)n;
         else if (errno != EINTR)

@@ -135,14 +135,15 @@ static ronda_status look(rd_engine *e, const rd_letter *l, rd_error *err)
 
 static ronda_status late(const rd_engine *e, const rd_letter *l, uint64_t timeout_ns, rd_error *err)
 {
-    const bool full = e->mail->store_letters == RD_STORE_LETTERS ||
+    const bool full = e->mail->store_letters >= RD_STORE_LETTERS ||
                       e->mail->store_bytes + RD_SHORT_LETTER > RD_STORE_BYTES;
     char text[160];
     err->rank = e->link->rank;
     rd_letter_text(l, text, sizeof text);
     return rd_fail(err, RONDA_ETIMEOUT, l->what.peer, "rank %u: %s timed out after %.3g s%s",
                    e->link->rank, text, (double)timeout_ns / 1e9,
-                   l->what.sends ? "; nobody has asked for it"
+                   l->what.sends ? "; nobody has asked for it, or its receiver keeps too much "
+                                   "that nobody has asked for"
                    : full        ? "; its store is full of letters that nobody has asked for"
                                  : "");
 }

@@ -198,12 +198,24 @@ static bool ask(rd_engine *e, rd_letter *l, uint32_t peer, uint32_t number)
 
 /* --- the store --- */
 
+/* What a rank has sent that has closed is a queueful at most, and nobody waits for room for it: it is taken in
+ * all the same, or what is asked for might be behind it for ever. */
+static bool has_room(rd_engine *e, uint32_t peer, uint64_t bytes)
+{
+    const rd_mail *m = e->mail;
+    const bool full =
+        m->store_letters >= RD_STORE_LETTERS || m->store_bytes + bytes > RD_STORE_BYTES;
+    return !full || (peer != e->link->rank && m->store_letters < 2 * RD_STORE_LETTERS &&
+                     m->store_bytes + bytes <= 2 * RD_STORE_BYTES &&
+                     e->transport->presence(e->link, peer).closed);
+}
+
 static rd_stored *store_one(rd_engine *e, uint32_t peer, uint32_t tag, ronda_type type, bool offer,
                             uint64_t bytes)
 {
     rd_mail *m = e->mail;
     const uint64_t keeps = offer ? 0 : bytes;
-    if (m->store_letters == RD_STORE_LETTERS || keeps > RD_STORE_BYTES - m->store_bytes)
+    if (!has_room(e, peer, keeps))
         return NULL;
     rd_stored *s = rd_alloc(sizeof *s);
     char *data = keeps ? rd_alloc(keeps) : NULL;

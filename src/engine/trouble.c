@@ -49,6 +49,15 @@ static const char *differing(const rd_record *a, const rd_record *b)
                                                                           : "counts";
 }
 
+static const char *algorithm_of(const rd_record *r)
+{
+    uint32_t row = r->algorithm & 0xffff;
+    const rd_algorithm *a = rd_algorithms;
+    for (; a->name && row; a++)
+        row--;
+    return a->name ? a->name : "?";
+}
+
 ronda_status rd_trouble_mismatch(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err)
 {
     rd_record ours, theirs;
@@ -63,10 +72,14 @@ ronda_status rd_trouble_mismatch(rd_link *link, const rd_record *mine, uint32_t 
             return rd_fail(err, RONDA_EMISMATCH, peer,
                            "ranks %u and %u both called %s, but made different calls before it",
                            link->rank, peer, us);
+        char algorithms[80] = "";
+        if (strcmp(differing(&ours, &theirs), "algorithm") == 0)
+            snprintf(algorithms, sizeof algorithms, ": %.30s and %.30s", algorithm_of(&ours),
+                     algorithm_of(&theirs));
         return rd_fail(
             err, RONDA_EMISMATCH, peer,
-            "ranks made different calls: rank %u called %s, but rank %u called %s (they differ in %s)",
-            link->rank, us, peer, them, differing(&ours, &theirs));
+            "ranks made different calls: rank %u called %s, but rank %u called %s (they differ in %s%s)",
+            link->rank, us, peer, them, differing(&ours, &theirs), algorithms);
     }
     rd_record_text(mine, us, sizeof us);
     const rd_presence p = link->transport->presence(link, peer);
