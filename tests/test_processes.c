@@ -96,21 +96,63 @@ enum { SMALL = 2, LARGE = 1 << 20, MOST_HEARD = 1000 };
 static double heard_ms[MOST_HEARD];
 static uint32_t heard_count;
 
+/* One of all kinds; y has room for a block of each rank twice. */
+static ronda_status call_one(ronda_comm *c, uint64_t i, float *x, float *y, size_t n,
+                             const size_t counts[])
+{
+    const uint32_t size = ronda_size(c), root = (uint32_t)(i / 16 % size);
+    float *z = y + n * size;
+    switch (i % 16) {
+    case 0:
+        return ronda_allreduce(c, x, x, n, RONDA_F32, RONDA_SUM);
+    case 1:
+        return ronda_broadcast(c, x, n, RONDA_F32, root);
+    case 2:
+        return ronda_allgather(c, x, y, n, RONDA_F32);
+    case 3:
+        return ronda_barrier(c);
+    case 4:
+        return ronda_reduce(c, x, y, n, RONDA_F32, RONDA_SUM, root);
+    case 5:
+        return ronda_allgatherv(c, x, y, counts, RONDA_F32);
+    case 6:
+        return ronda_reduce_scatter(c, y, x, n, RONDA_F32, RONDA_SUM);
+    case 7:
+        return ronda_reduce_scatterv(c, y, x, counts, RONDA_F32, RONDA_SUM);
+    case 8:
+        return ronda_gather(c, x, y, n, RONDA_F32, root);
+    case 9:
+        return ronda_gatherv(c, x, y, counts, RONDA_F32, root);
+    case 10:
+        return ronda_scatter(c, y, x, n, RONDA_F32, root);
+    case 11:
+        return ronda_scatterv(c, y, x, counts, RONDA_F32, root);
+    case 12:
+        return ronda_alltoall(c, y, z, n, RONDA_F32);
+    case 13:
+        return ronda_alltoallv(c, y, counts, z, counts, RONDA_F32);
+    case 14:
+        return ronda_scan(c, x, y, n, RONDA_F32, RONDA_SUM);
+    default:
+        return ronda_exscan(c, x, y, n, RONDA_F32, RONDA_SUM);
+    }
+}
+
 /* Calls without end; what happens to the others is the result. */
 static int call_until_it_fails(job *j, uint32_t rank)
 {
     const size_t count = *(const size_t *)j->context;
     ronda_comm *c = job_join(j, rank);
-    float *x = calloc(count, sizeof *x), *y = calloc(count * j->size, sizeof *y);
+    float *x = calloc(count, sizeof *x), *y = calloc(2 * count * j->size, sizeof *y);
+    size_t counts[MOST_PROCESSES];
+    for (uint32_t r = 0; r < j->size; r++)
+        counts[r] = count;
     ronda_error e = {.struct_size = sizeof e};
     ronda_status status = RONDA_OK;
     ronda_set_timeout(c, 2000000000);
     for (uint64_t i = 0; !status; i++) {
         j->shared->number[rank] = i + 1;
-        status = i % 4 == 0   ? ronda_allreduce(c, x, x, count, RONDA_F32, RONDA_SUM)
-                 : i % 4 == 1 ? ronda_broadcast(c, x, count, RONDA_F32, (uint32_t)(i / 4 % j->size))
-                 : i % 4 == 2 ? ronda_allgather(c, x, y, count, RONDA_F32)
-                              : ronda_barrier(c);
+        status = call_one(c, i, x, y, count, counts);
     }
     j->shared->when[rank] = rd_now_ns();
     ronda_get_error(c, &e);
