@@ -30,6 +30,8 @@ static ronda_status post(ronda_comm *c, const rd_posting *what, ronda_message *i
         return wrong(c, what, "the buffer is NULL");
     if (what->sends && what->tag == RONDA_ANY)
         return wrong(c, what, "RONDA_ANY is not a tag to send with");
+    if (what->sends && what->peer == RONDA_ANY)
+        return wrong(c, what, "RONDA_ANY is not a rank to send to");
     if (what->peer >= c->size && (what->sends || what->peer != RONDA_ANY)) {
         snprintf(text, sizeof text, "there is no rank %" PRIu32 " in a world of %" PRIu32,
                  what->peer, c->size);

@@ -76,7 +76,8 @@ ronda_status rd_settings_read(const ronda_config *config, rd_settings *out, rd_e
         out->timeout_ns = config->timeout_ns;
     else if (timeout && *timeout && !seconds(timeout, &out->timeout_ns))
         return rd_fail(err, RONDA_EINVAL, RONDA_ANY,
-                       "RONDA_TIMEOUT=%s is not a number of seconds above 0", timeout);
+                       "RONDA_TIMEOUT=%s is not a number of seconds above 0 and up to 1000000000",
+                       timeout);
     if (config && config->log)
         out->log = (rd_log){RD_LOG_DEBUG, config->log, config->log_context};
     else if ((out->log.level = rd_log_level_named(log)) < 0)
