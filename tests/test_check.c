@@ -239,7 +239,7 @@ static void prove_large(const char *name, ronda_kind kind, uint32_t n, uint64_t 
 
 TEST(rows_for_many_ranks_are_proved_for_1024)
 {
-    const uint32_t n = test_sanitized() ? 48 : 1024;
+    const uint32_t n = test_sanitized() ? 24 : 1024;
     test_deadline(600);
     prove_large("ring", RONDA_ALLREDUCE, n, n + 477, 0);
     prove_large("halving", RONDA_ALLREDUCE, n, 3 * n + 7, 64);
@@ -255,7 +255,7 @@ TEST(rows_for_many_ranks_are_proved_for_1024)
 
 TEST(every_row_is_proved_for_some_hundred_ranks)
 {
-    const uint32_t n = test_sanitized() ? 24 : 131;
+    const uint32_t n = test_sanitized() ? 12 : 131;
     test_deadline(300);
     for (const rd_algorithm *a = rd_algorithms; a->name; a++)
         prove_large(a->name, a->kind, n, has_blocks(a) ? 2 : 2 * n + 5, 32);
