@@ -384,7 +384,7 @@ uint64_t rd_tcp_timers(tcp_world *w, uint64_t now)
     }
     for (uint32_t r = 0; r < w->its.size && w->wanted; r++) {
         if (w->peers[r].suspect_ns && w->peers[r].suspect_ns <= now)
-            bury(w, r, "broke off a connection");
+            bury(w, r, "left without a goodbye");
         if (w->peers[r].suspect_ns)
             next = earlier(next, w->peers[r].suspect_ns);
         if (w->peers[r].want_ns)
@@ -411,16 +411,15 @@ void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error)
     if (expected || (hung_up && w->links->known[rank].closed))
         return;
     tcp_conn *other = error == EBADMSG ? NULL : other_of(w, rank);
-    if (other) { /* it may still say goodbye, and can be told what happens */
+    if (other ||
+        hung_up) { /* it may still say goodbye, also on a connection that was not accepted yet */
         tcp_peer *peer = &w->peers[rank];
         peer->out = peer->out ? peer->out : other;
-        w->wanted += !peer->suspect_ns && !hung_up;
-        peer->suspect_ns = hung_up ? peer->suspect_ns : rd_now_ns() + SUSPECT_NS;
+        w->wanted += !peer->suspect_ns;
+        peer->suspect_ns = rd_now_ns() + SUSPECT_NS;
         return;
     }
-    if (hung_up)
-        snprintf(how, sizeof how, "left without a goodbye");
-    else if (!error || error == ECONNRESET || error == EPIPE)
+    if (!error || error == ECONNRESET || error == EPIPE)
         snprintf(how, sizeof how, "died");
     else if (error == EBADMSG)
         snprintf(how, sizeof how, "has sent what cannot be a message");
