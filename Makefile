@@ -186,7 +186,7 @@ demo: prepare-build
 	@+$(parallel) $(O)/examples/demo
 	@$(O)/examples/demo
 
-SCRIPT_TESTS := tests/format tests/house tests/symbols tests/commands tests/cli tests/bench tests/launch tests/launch_hosts tests/launchers tests/doctor tests/hosts tests/worlds tests/install tests/docs tests/man tests/tutorial
+SCRIPT_TESTS := tests/worlds tests/launch_hosts tests/docs tests/format tests/house tests/symbols tests/commands tests/cli tests/bench tests/launch tests/launchers tests/hosts tests/doctor tests/install tests/man tests/tutorial
 OTHER_TESTS  := $(if $(FULL),$(TESTS),$(filter tests/test_fold%,$(TESTS)))
 check: prepare-check
 	@tests/run tests/build \
