@@ -498,7 +498,6 @@ TEST(news_about_strange_ranks)
                      .age_ms = i % 2 ? UINT32_MAX : i,
                      .inside = i % 3,
                      .posted = i % 5,
-                     .closed = i % 7,
                      .call = message(0, 4, 4).call};
         uint8_t packed[RD_NEWS_ITEM];
         n.call.kind = (ronda_kind)(i * 7);

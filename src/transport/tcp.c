@@ -204,7 +204,6 @@ static bool peek(rd_port *p, rd_view *view)
 
 static void release(rd_port *p, uint64_t bytes)
 {
-    enum { MANY = RD_QUEUE / 2, MUCH = RD_WINDOW / 4 };
     tcp_slot *s = &p->in[p->taken % RD_QUEUE];
     tcp_world *w = p->link->world;
     pthread_mutex_lock(&w->lock);
@@ -219,7 +218,7 @@ static void release(rd_port *p, uint64_t bytes)
         s->data = NULL;
         p->taken++;
     }
-    if (p->taken - p->told >= MANY || p->freed - p->told_freed >= MUCH) {
+    if (rd_tcp_owes_credit(p)) {
         rd_tcp_make_ready(p);
         rd_tcp_flush(w, p->to);
     }

@@ -138,14 +138,13 @@ static uint32_t gather_news(const tcp_link *l, uint8_t *out, uint64_t now)
     for (uint32_t r = 0; r < l->link.size && count < RD_MOST_NEWS; r++) {
         const tcp_known *k = &l->known[r];
         const bool me = r == l->link.rank;
-        if (!me && (!k->heard_ns || k->heard_ns + FRESH_NS < now) && !k->closed)
+        if (!me && (!k->heard_ns || k->heard_ns + FRESH_NS < now))
             continue;
         rd_news n = {.rank = r,
                      .awaits = me ? l->awaits : k->awaits - 1,
                      .age_ms = me ? 0 : (uint32_t)((now - k->heard_ns) / 1000000),
                      .inside = me ? l->inside : k->inside,
-                     .posted = me ? l->posted : k->posted,
-                     .closed = !me && k->closed};
+                     .posted = me ? l->posted : k->posted};
         const uint64_t sequence = me ? l->sequence : k->sequence;
         if (!rd_tcp_record((rd_link *)(uintptr_t)&l->link, r, sequence, &n.call))
             n.call = (rd_record){.sequence = sequence};
@@ -300,7 +299,7 @@ static bool has_spoken(tcp_world *w)
             done = false;
             break; /* others may have gone with it */
         }
-        done &= c->state == TCP_STRANGER || (c->state == TCP_OPEN && rd_tcp_settled(c));
+        done &= rd_tcp_settled(c);
     }
     pthread_mutex_unlock(&w->lock);
     return done;
@@ -352,9 +351,9 @@ static bool all_settled(tcp_world *w)
     bool settled = true;
     pthread_mutex_lock(&w->lock);
     for (const tcp_conn *c = w->conns; c && settled; c = c->next)
-        settled = c->state == TCP_STRANGER || (c->state == TCP_OPEN && rd_tcp_settled(c));
+        settled = rd_tcp_settled(c);
     pthread_mutex_unlock(&w->lock);
-    return settled && !w->wanted;
+    return settled;
 }
 
 /* Nobody reads this rank's memory but this rank: it stops.  The cause should be on its way before the caller is
@@ -383,8 +382,8 @@ static void serve(tcp_world *w, const struct epoll_event *event)
     }
     if (event->data.ptr == &w->bell) {
         uint64_t rings;
-        if (read(w->bell, &rings, sizeof rings) < 0)
-            return; /* somebody has heard it already */
+        if (read(w->bell, &rings, sizeof rings) <= 0)
+            rings = 0; /* somebody has heard it already */
         return;
     }
     tcp_conn *c = event->data.ptr;

@@ -126,12 +126,13 @@ void rd_tcp_end(tcp_world *w, tcp_conn *c)
 
 /* --- greetings --- */
 
-static void sign(const tcp_world *w, const char *who, uint32_t from, uint32_t to, uint8_t mac[32])
+/* false: that cannot be done now, and zeros are no proof. */
+static bool sign(const tcp_world *w, const char *who, uint32_t from, uint32_t to, uint8_t mac[32])
 {
     uint8_t text[32] = {0};
     memset(mac, 0, 32);
     if (!w->its.key)
-        return;
+        return true;
     memcpy(text, who, strlen(who));
     for (int i = 0; i < 8; i++)
         text[8 + i] = (uint8_t)(w->its.job >> 8 * i);
@@ -140,14 +141,15 @@ static void sign(const tcp_world *w, const char *who, uint32_t from, uint32_t to
         text[20 + i] = (uint8_t)(to >> 8 * i);
         text[24 + i] = (uint8_t)(w->its.size >> 8 * i);
     }
-    rd_mac(w->its.key, text, sizeof text, mac);
+    return rd_mac(w->its.key, text, sizeof text, mac);
 }
 
 static bool greet(tcp_world *w, tcp_conn *c, const char *who)
 {
     uint8_t packed[RD_GREETING];
     rd_greeting g = {.rank = w->its.rank, .to = c->rank, .size = w->its.size, .job = w->its.job};
-    sign(w, who, g.rank, g.to, g.mac);
+    if (!sign(w, who, g.rank, g.to, g.mac))
+        return false;
     rd_greeting_pack(&g, packed);
     return rd_tcp_say(c, NULL, packed);
 }
@@ -169,13 +171,11 @@ bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING])
     rd_greeting g;
     uint8_t expected[32];
     const bool stranger = c->state == TCP_STRANGER;
-    bool good = rd_greeting_unpack(bytes, &g) == RD_FRAME_OK && g.job == w->its.job &&
-                g.size == w->its.size && g.to == w->its.rank && g.rank < g.size && g.rank != g.to &&
-                (stranger || g.rank == c->rank);
-    if (good) {
-        sign(w, stranger ? "hello" : "welcome", g.rank, g.to, expected);
-        good = rd_mac_equal(expected, g.mac);
-    }
+    const bool good = rd_greeting_unpack(bytes, &g) == RD_FRAME_OK && g.job == w->its.job &&
+                      g.size == w->its.size && g.to == w->its.rank && g.rank < g.size &&
+                      g.rank != g.to && (stranger || g.rank == c->rank) &&
+                      sign(w, stranger ? "hello" : "welcome", g.rank, g.to, expected) &&
+                      rd_mac_equal(expected, g.mac);
     if (stranger && (!good || w->peers[g.rank].accepted || w->peers[g.rank].dead)) {
         rd_tcp_end(w, c);
         return false;

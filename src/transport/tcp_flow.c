@@ -42,7 +42,7 @@ static rd_port *next_ready(tcp_peer *peer)
 
 /* --- the pipe --- */
 
-static bool owes_credit(const rd_port *p)
+bool rd_tcp_owes_credit(const rd_port *p)
 {
     return p->taken - p->told >= RD_QUEUE / 2 || p->freed - p->told_freed >= RD_WINDOW / 4;
 }
@@ -76,7 +76,7 @@ static void frame(tcp_conn *c, rd_port *p)
     uint64_t bytes = p->queued == p->framed ? 0 : line->bytes - p->framed_bytes;
     const bool blocked = bytes && !room;
     if (p->queued == p->framed || blocked) {
-        if (owes_credit(p))
+        if (rd_tcp_owes_credit(p))
             add_parcel(c, p, &(rd_head){.kind = RD_CREDIT}, NULL, false);
         return;
     }
@@ -234,6 +234,8 @@ bool rd_tcp_say(tcp_conn *c, const rd_head *head, const void *bytes)
 
 bool rd_tcp_settled(const tcp_conn *c)
 {
+    if (c->state != TCP_OPEN)
+        return c->state == TCP_STRANGER; /* to whom nothing is said */
     return c->broken || (!c->count && !c->next_control.length);
 }
 
@@ -266,8 +268,8 @@ static void clean_pipe(tcp_world *w, tcp_conn *c, const tcp_link *l, bool all)
         tcp_parcel *p = &c->pipe[(c->first + i) % RD_PIPE];
         rd_head head;
         bool goes = p->port && p->port->link == l;
-        if (goes && rd_head_unpack(p->head, &head))
-            goes = head.kind != RD_MESSAGE || is_of(l, head.call.mark, all);
+        if (goes && !all && rd_head_unpack(p->head, &head))
+            goes = head.kind == RD_MESSAGE && is_of(l, head.call.mark, all);
         if (goes && i == 0 && c->at) {
             if (!spill(c)) {
                 rd_tcp_end(w, c);
@@ -275,7 +277,9 @@ static void clean_pipe(tcp_world *w, tcp_conn *c, const tcp_link *l, bool all)
             }
             goes = false;
         }
-        if (!goes)
+        if (goes) /* with the credit that it would have brought */
+            p->port->told = p->port->taken - RD_QUEUE / 2;
+        else
             c->pipe[(c->first + kept++) % RD_PIPE] = *p;
     }
     c->count = kept;
@@ -297,6 +301,8 @@ void rd_tcp_forsake(tcp_link *l, bool all)
             p->queued--;
         if (p->queued == p->framed)
             p->framed_bytes = 0;
+        if (p->link && !all && rd_tcp_owes_credit(p))
+            rd_tcp_make_ready(p);
     }
     if (!all)
         return;

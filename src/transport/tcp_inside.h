@@ -207,7 +207,8 @@ void rd_tcp_flush_conn(tcp_world *w, tcp_conn *c);
 bool rd_tcp_say(tcp_conn *c, const rd_head *head, const void *bytes);
 void rd_tcp_read(tcp_world *w, tcp_conn *c);
 void rd_tcp_forsake(tcp_link *l, bool all); /* its messages are not written any more */
-bool rd_tcp_settled(const tcp_conn *c);     /* nothing is left to be written */
+bool rd_tcp_settled(const tcp_conn *c);     /* nothing is left to be written to it */
+bool rd_tcp_owes_credit(const rd_port *p);  /* enough to be said by itself */
 
 /* tcp_connect.c; the lock is held */
 void rd_tcp_want(tcp_world *w, uint32_t rank, uint64_t delay_ns); /* a connection to it */

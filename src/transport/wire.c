@@ -158,7 +158,7 @@ void rd_news_pack(const rd_news *n, uint8_t bytes[RD_NEWS_ITEM])
     put(bytes, n->rank);
     put(bytes + 4, n->awaits);
     put(bytes + 8, n->age_ms);
-    bytes[12] = (uint8_t)(n->inside | n->posted << 1 | n->closed << 2);
+    bytes[12] = (uint8_t)(n->inside | n->posted << 1);
     bytes[13] = (uint8_t)n->call.kind;
     bytes[14] = (uint8_t)n->call.type;
     put64(bytes + 16, n->call.sequence);
@@ -176,7 +176,6 @@ void rd_news_unpack(const uint8_t bytes[RD_NEWS_ITEM], rd_news *n)
                    .age_ms = get(bytes + 8),
                    .inside = bytes[12] & 1,
                    .posted = bytes[12] & 2,
-                   .closed = bytes[12] & 4,
                    .call = {.sequence = get64(bytes + 16),
                             .mark = get64(bytes + 24),
                             .count = get64(bytes + 32),

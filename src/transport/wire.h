@@ -91,7 +91,7 @@ bool rd_head_unpack(const uint8_t bytes[RD_HEAD], rd_head *h); /* false: this ca
 enum { RD_NEWS_ITEM = 64, RD_MOST_NEWS = RD_MOST_PARCEL / RD_NEWS_ITEM };
 typedef struct {
     uint32_t rank, awaits, age_ms;
-    bool inside, posted, closed;
+    bool inside, posted;
     rd_record call; /* its last */
 } rd_news;
 void rd_news_pack(const rd_news *n, uint8_t bytes[RD_NEWS_ITEM]);
