@@ -15,8 +15,8 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
-#include "comm/ip.h"
 #include "doctor.h"
+#include "transport/ip.h"
 
 enum { CALL_ALL = 64, QUEUE = 1024 };
 

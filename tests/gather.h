@@ -2,9 +2,9 @@
 #ifndef RD_TEST_GATHER_H
 #define RD_TEST_GATHER_H
 
-#include "comm/ip.h"
 #include "comm/rendezvous.h"
 #include "harness.h"
+#include "transport/ip.h"
 
 enum { MOST_GATHERED = 512 };
 

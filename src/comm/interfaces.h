@@ -3,7 +3,7 @@
 #define RD_INTERFACES_H
 
 #include "base/error.h"
-#include "comm/ip.h"
+#include "transport/ip.h"
 
 enum { RD_INTERFACES = 128, RD_INTERFACE_NAME = 16 };
 

@@ -14,7 +14,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
-#include "comm/ip.h"
+#include "transport/ip.h"
 
 typedef struct {
     uint64_t job, host;

@@ -2,9 +2,9 @@
 #ifndef RD_REACH_H
 #define RD_REACH_H
 
-#include "comm/ip.h"
 #include "comm/session.h"
 #include "comm/socket.h"
+#include "transport/ip.h"
 
 enum { RD_TARGETS = 16 };
 

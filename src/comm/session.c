@@ -3,9 +3,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/proof.h"
+#include "comm/socket.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,22 +24,6 @@ void rd_session_close(rd_session *s)
     if (s->fd >= 0)
         close(s->fd);
     s->fd = -1;
-}
-
-bool rd_await_socket(int fd, short events, uint64_t until_ns)
-{
-    for (;;) {
-        const uint64_t now = rd_now_ns();
-        if (now >= until_ns)
-            return false;
-        const uint64_t ms = (until_ns - now) / 1000000 + 1;
-        struct pollfd p = {.fd = fd, .events = events};
-        const int n = poll(&p, 1, ms > INT_MAX ? INT_MAX : (int)ms);
-        if (n > 0)
-            return true;
-        if (n < 0 && errno != EINTR)
-            return false;
-    }
 }
 
 static bool mac_of(const rd_session *s, bool by_caller, uint64_t number,

@@ -52,7 +52,4 @@ void rd_session_reject(rd_session *session, ronda_status status, uint32_t peer, 
 /* What a rejection said, as this rank's own error. */
 ronda_status rd_session_rejected(const rd_session *session, const rd_note *note, rd_error *err);
 
-/* Until the socket is ready for these events of poll(); false: the deadline. */
-bool rd_await_socket(int fd, short events, uint64_t until_ns);
-
 #endif

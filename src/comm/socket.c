@@ -2,7 +2,7 @@
 #include "comm/socket.h"
 
 #include "base/clock.h"
-#include "comm/ip.h"
+#include "transport/ip.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -186,8 +186,7 @@ bool rd_socket_peer(int fd, uint32_t *user, int32_t *pid)
     return true;
 }
 
-/* Until the socket is ready; false: the deadline. */
-static bool wait_for(int fd, short events, uint64_t until_ns)
+bool rd_await_socket(int fd, short events, uint64_t until_ns)
 {
     for (;;) {
         const uint64_t now = rd_now_ns();
@@ -225,7 +224,7 @@ bool rd_socket_send(int fd, const rd_frame *frame, int passed, uint64_t until_ns
             at += (size_t)n;
         else if (n < 0 && errno != EAGAIN && errno != EINTR && errno != ENOTCONN)
             return false;
-        else if (!wait_for(fd, POLLOUT, until_ns))
+        else if (!rd_await_socket(fd, POLLOUT, until_ns))
             return false;
     }
     return true;
@@ -266,7 +265,7 @@ bool rd_socket_receive(int fd, rd_incoming *in)
 bool rd_socket_await(int fd, rd_incoming *in, uint64_t until_ns)
 {
     while (in->have < RD_FRAME)
-        if (!wait_for(fd, POLLIN, until_ns) || !rd_socket_receive(fd, in))
+        if (!rd_await_socket(fd, POLLIN, until_ns) || !rd_socket_receive(fd, in))
             return false;
     return true;
 }

@@ -28,6 +28,9 @@ bool rd_socket_scarce(int error);
 /* The user and process at the other end of a unix socket; false: not known. */
 bool rd_socket_peer(int fd, uint32_t *user, int32_t *pid);
 
+/* Until it can be read or written, as poll() calls that; false: the deadline, or it never will. */
+bool rd_await_socket(int fd, short events, uint64_t until_ns);
+
 /* A whole frame, with a descriptor or -1, before the deadline. */
 bool rd_socket_send(int fd, const rd_frame *frame, int passed, uint64_t until_ns);
 

@@ -15,8 +15,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/proof.h"
+#include "transport/ip.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
@@ -52,24 +52,6 @@ bool rd_tcp_is_silent(const tcp_conn *c)
     socklen_t length = sizeof info;
     return c->state == TCP_OPEN && getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
            info.tcpi_unacked && info.tcpi_retransmits && info.tcpi_last_ack_recv > SILENT_MS;
-}
-
-static socklen_t name_of(const rd_ip *ip, uint16_t port, struct sockaddr_storage *out)
-{
-    *out = (struct sockaddr_storage){0};
-    if (ip->family == 4) {
-        struct sockaddr_in *name = (struct sockaddr_in *)out;
-        name->sin_family = AF_INET;
-        name->sin_port = htons(port);
-        memcpy(&name->sin_addr, ip->bytes, 4);
-        return sizeof *name;
-    }
-    struct sockaddr_in6 *name = (struct sockaddr_in6 *)out;
-    name->sin6_family = AF_INET6;
-    name->sin6_port = htons(port);
-    memcpy(&name->sin6_addr, ip->bytes, 16);
-    name->sin6_scope_id = ip->scope;
-    return sizeof *name;
 }
 
 bool rd_tcp_watch(tcp_world *w, tcp_conn *c, bool writes)
@@ -229,8 +211,8 @@ static void addresses_text(const tcp_world *w, uint32_t rank, char *text, size_t
     size_t at = 0;
     *text = 0;
     for (uint32_t i = 0; i < place->count && at < capacity; i++) {
-        char ip[INET6_ADDRSTRLEN] = "?";
-        inet_ntop(place->at[i].family == 4 ? AF_INET : AF_INET6, place->at[i].bytes, ip, sizeof ip);
+        char ip[RD_IP_TEXT];
+        rd_ip_text(&place->at[i], ip);
         const bool said = i + 1 < place->count && errors[i + 1] == errors[i];
         at += (size_t)snprintf(text + at, capacity - at, said ? "%s%s" : "%s%s (%s)",
                                at ? ", " : "", ip, strerror(errors[i]));
@@ -269,7 +251,7 @@ static void try_address(tcp_world *w, uint32_t rank, uint64_t now)
     const rd_place *place = &w->its.places[rank];
     const uint32_t i = peer->tried++;
     struct sockaddr_storage name;
-    const socklen_t length = name_of(&place->at[i], place->port, &name);
+    const socklen_t length = rd_ip_sockaddr(&place->at[i], place->port, &name);
     const int fd = socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     peer->next_try_ns = now + NEXT_ADDRESS_NS;
     peer->errors[i] = ETIMEDOUT;

@@ -1,4 +1,4 @@
-#include "comm/ip.h"
+#include "transport/ip.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
