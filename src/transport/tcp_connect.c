@@ -28,7 +28,8 @@
 #include <unistd.h>
 
 enum { MOST_STRANGERS = 64, NEXT_ADDRESS_NS = 250000000 };
-static const uint64_t TRY_NS = 10000000000u, STRANGER_NS = 10000000000u, SUSPECT_NS = 1000000000u;
+static const uint64_t TRY_NS = 10000000000u, STRANGER_NS = 10000000000u, SUSPECT_NS = 1000000000u,
+                      UNKNOWN_NS = 200000000u;
 
 /* --- sockets --- */
 
@@ -235,8 +236,25 @@ static void bury(tcp_world *w, uint32_t rank, const char *how)
     rd_tcp_mourn(w, rank, how);
 }
 
+static void suspect(tcp_world *w, uint32_t rank, int of_what, uint64_t within_ns)
+{
+    tcp_peer *peer = &w->peers[rank];
+    w->wanted += !peer->suspect_ns;
+    peer->suspect_ns = rd_now_ns() + within_ns;
+    peer->suspicion = of_what;
+    peer->looked = false;
+}
+
+/* A rank that has never answered may have heard of a failure, told others and left: then this rank is about to
+ * hear of it too, and that is what it should say. */
+static void doubt(tcp_world *w, uint32_t rank, int of_what)
+{
+    cancel(w, rank);
+    suspect(w, rank, of_what, UNKNOWN_NS);
+}
+
 /* It was there when the world began. */
-static void unreachable(tcp_world *w, uint32_t rank)
+static void bury_unreachable(tcp_world *w, uint32_t rank)
 {
     char how[400], where[220];
     addresses_text(w, rank, where, sizeof where);
@@ -302,8 +320,8 @@ static uint64_t go_on(tcp_world *w, uint32_t rank, uint64_t now)
             peer->next_try_ns = now + NEXT_ADDRESS_NS;
             return peer->next_try_ns;
         }
-        unreachable(w, rank);
-        return UINT64_MAX;
+        doubt(w, rank, TCP_UNREACHABLE);
+        return peer->suspect_ns;
     }
     return peer->tried < place->count ? peer->next_try_ns : UINT64_MAX;
 }
@@ -345,6 +363,16 @@ void rd_tcp_connected(tcp_world *w, tcp_conn *c)
     rd_tcp_flush_conn(w, c);
 }
 
+static void bury_suspect(tcp_world *w, uint32_t rank)
+{
+    if (!w->peers[rank].looked)
+        w->peers[rank].looked = true;
+    else if (w->peers[rank].suspicion == TCP_UNREACHABLE)
+        bury_unreachable(w, rank);
+    else
+        bury(w, rank, w->peers[rank].suspicion == TCP_DIED ? "died" : "left without a goodbye");
+}
+
 uint64_t rd_tcp_timers(tcp_world *w, uint64_t now)
 {
     uint64_t next = UINT64_MAX;
@@ -366,7 +394,7 @@ uint64_t rd_tcp_timers(tcp_world *w, uint64_t now)
     }
     for (uint32_t r = 0; r < w->its.size && w->wanted; r++) {
         if (w->peers[r].suspect_ns && w->peers[r].suspect_ns <= now)
-            bury(w, r, "left without a goodbye");
+            bury_suspect(w, r);
         if (w->peers[r].suspect_ns)
             next = earlier(next, w->peers[r].suspect_ns);
         if (w->peers[r].want_ns)
@@ -387,7 +415,7 @@ void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error)
 {
     const uint32_t rank = c->rank;
     const bool expected = c->state != TCP_OPEN || w->closing || w->peers[rank].dead,
-               hung_up = c->hung_up;
+               hung_up = c->hung_up, greeted = c->greeted;
     char how[160];
     rd_tcp_end(w, c);
     if (expected || (hung_up && w->links->known[rank].closed))
@@ -397,11 +425,15 @@ void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error)
         hung_up) { /* it may still say goodbye, also on a connection that was not accepted yet */
         tcp_peer *peer = &w->peers[rank];
         peer->out = peer->out ? peer->out : other;
-        w->wanted += !peer->suspect_ns;
-        peer->suspect_ns = rd_now_ns() + SUSPECT_NS;
+        suspect(w, rank, TCP_LEFT, SUSPECT_NS);
         return;
     }
-    if (!error || error == ECONNRESET || error == EPIPE)
+    const bool ended = !error || error == ECONNRESET || error == EPIPE;
+    if (ended && !greeted) {
+        doubt(w, rank, TCP_DIED);
+        return;
+    }
+    if (ended)
         snprintf(how, sizeof how, "died");
     else if (error == EBADMSG)
         snprintf(how, sizeof how, "has sent what cannot be a message");

@@ -156,8 +156,10 @@ struct tcp_peer {
     tcp_conn *out;    /* where this rank writes to it, once it is open */
     tcp_conn *in;     /* where its messages come from */
     uint64_t want_ns; /* when to connect, if it has not by then; 0: no need */
-    uint64_t
-        suspect_ns; /* if no other connection says by then why one was lost, it is; 0: none was */
+    /* If nobody says by then why a connection to it was lost, or did not come about, it is; 0: none was */
+    uint64_t suspect_ns;
+    enum { TCP_LEFT, TCP_DIED, TCP_UNREACHABLE } suspicion;
+    bool looked;          /* once more, after that: this rank may have slept through all of it */
     uint64_t next_try_ns; /* when to try the next of its addresses */
     uint32_t tried, trying;
     int errors[RD_ADDRESSES];
