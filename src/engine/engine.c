@@ -319,6 +319,12 @@ static ronda_status attend(rd_engine *e, rd_error *err)
     return rd_engine_give_up(e, err);
 }
 
+/* Among busy processes a few rounds of yielding may take longer than the peers' next messages. */
+bool rd_is_late(const rd_patience *p)
+{
+    return p->deadline_ns && p->idle % 8 == 0 && rd_now_ns() >= p->deadline_ns;
+}
+
 ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaited *what,
                             rd_port *hint, rd_patience *p, rd_error *err)
 {
@@ -327,7 +333,7 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
         return attend(e, err);
     if (rd_engine_must_leave(e, call->sequence))
         return rd_engine_give_up(e, err);
-    if (p->idle++ < QUICK) {
+    if (p->idle++ < QUICK && !rd_is_late(p)) {
         e->transport->wait(e->link, hint, p->idle, 0);
         return RONDA_OK;
     }

@@ -169,7 +169,7 @@ static void idle(rd_engine *e, const rd_letter *l, rd_patience *p, rd_error *err
         rd_engine_lose(e);
         return;
     }
-    const uint64_t now = p->idle++ < QUICK ? 0 : rd_now_ns();
+    const uint64_t now = p->idle++ < QUICK && !rd_is_late(p) ? 0 : rd_now_ns();
     if (now && !p->deadline_ns)
         p->deadline_ns = rd_deadline_ns(p->timeout_ns);
     const uint32_t goodbyes = atomic_load(e->link->goodbyes);
