@@ -98,3 +98,49 @@ TEST(who_left_unseen_comes_back_with_the_cause)
     tell_cause(&s, 1);
     check_told(&s, "the first cause");
 }
+
+/* --- goodbyes --- */
+
+/* Which parcels came on a connection, as letters, after the greeting. */
+static void read_parcels(int fd, char *kinds, size_t most)
+{
+    static const char letters[] = {
+        [RD_MESSAGE] = 'm', [RD_CREDIT] = 'c', [RD_BYE] = 'b', [RD_HANGUP] = 'h'};
+    uint8_t bytes[4096];
+    size_t have = 0, at = RD_GREETING, count = 0;
+    for (ssize_t n; have < sizeof bytes && (n = read(fd, bytes + have, sizeof bytes - have)) > 0;)
+        have += (size_t)n;
+    for (rd_head h; at + RD_HEAD <= have && count + 1 < most; at += RD_HEAD + h.bytes) {
+        rd_head_unpack(bytes + at, &h);
+        kinds[count++] = h.kind < sizeof letters && letters[h.kind] ? letters[h.kind] : '?';
+    }
+    kinds[count] = 0;
+}
+
+/* Rank 0 has sent something on the connection that it opened, and closes when rank 1 has just opened one too: its
+ * goodbye must not overtake what it has sent. */
+TEST(a_goodbye_follows_the_messages)
+{
+    duet s;
+    char kinds[16];
+    int called = -1;
+    if (!duet_open(&s))
+        return;
+    send_to(&s, 1);
+    for (int i = 0; i < 10000 && called < 0; i++) {
+        duet_go_on(&s, 1000000);
+        called = accept(s.listeners[1], NULL, NULL);
+    }
+    duet_go_on(&s, 1000000);
+    const int late = duet_dial(&s);
+    duet_greet(late, 1);
+    s.link->transport->close(s.link);
+    read_parcels(called, kinds, sizeof kinds);
+    CHECK(strcmp(kinds, "mbh") == 0, "where the messages go: %s", kinds);
+    read_parcels(late, kinds, sizeof kinds);
+    CHECK(strcmp(kinds, "h") == 0, "and on the other one: %s", kinds);
+    close(late);
+    close(called);
+    close(s.listeners[1]);
+    close(s.listeners[2]);
+}

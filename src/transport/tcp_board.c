@@ -165,7 +165,7 @@ void rd_tcp_await(rd_link *link, uint32_t peer)
     const rd_head head = {
         .kind = RD_NEWS, .bytes = gather_news(l, items, now) * RD_NEWS_ITEM, .world = l->id};
     pthread_mutex_lock(&w->lock);
-    if (peer < link->size && peer != link->rank)
+    if (peer < link->size && !rd_tcp_is_beside(l, peer))
         rd_tcp_want(w, rd_tcp_in_whole(l, peer), 0);
     for (tcp_conn *c = w->conns, *next; c; c = next) {
         next = c->next;
@@ -236,7 +236,7 @@ void rd_tcp_fail(tcp_link *l, const rd_error *cause)
         if (peer->out) {
             say_cause(peer->out, l);
             rd_tcp_flush_conn(w, peer->out);
-        } else if (is_finger(l, r)) {
+        } else if (is_finger(l, r) && !rd_tcp_is_beside(l, r)) {
             rd_tcp_want(w, rank, 0); /* it is told when it is there */
         }
     }
@@ -247,10 +247,10 @@ void rd_tcp_opened(tcp_world *w, tcp_conn *c)
     for (tcp_link *l = w->links; l; l = l->next)
         if (atomic_load(&l->alarm) && l->index_of[c->rank] != UINT32_MAX)
             say_cause(c, l);
-    if (w->closing) {
+    if (w->closing && w->peers[c->rank].out == c) /* else it follows the messages on another one */
         rd_tcp_say(c, &(rd_head){.kind = RD_BYE}, NULL);
+    if (w->closing)
         rd_tcp_say(c, &(rd_head){.kind = RD_HANGUP}, NULL);
-    }
 }
 
 /* What the peer was doing when it was last heard of. */

@@ -29,7 +29,7 @@
 
 enum { MOST_STRANGERS = 64, NEXT_ADDRESS_NS = 250000000 };
 static const uint64_t TRY_NS = 10000000000u, STRANGER_NS = 10000000000u, SUSPECT_NS = 1000000000u,
-                      UNKNOWN_NS = 200000000u;
+                      UNKNOWN_NS = 50000000u;
 
 /* --- sockets --- */
 
@@ -236,7 +236,7 @@ static void bury(tcp_world *w, uint32_t rank, const char *how)
     rd_tcp_mourn(w, rank, how);
 }
 
-static void suspect(tcp_world *w, uint32_t rank, int of_what, uint64_t within_ns)
+static void suspect(tcp_world *w, uint32_t rank, tcp_suspicion of_what, uint64_t within_ns)
 {
     tcp_peer *peer = &w->peers[rank];
     w->wanted += !peer->suspect_ns;
@@ -247,7 +247,7 @@ static void suspect(tcp_world *w, uint32_t rank, int of_what, uint64_t within_ns
 
 /* A rank that has never answered may have heard of a failure, told others and left: then this rank is about to
  * hear of it too, and that is what it should say. */
-static void doubt(tcp_world *w, uint32_t rank, int of_what)
+static void doubt(tcp_world *w, uint32_t rank, tcp_suspicion of_what)
 {
     cancel(w, rank);
     suspect(w, rank, of_what, UNKNOWN_NS);
@@ -393,8 +393,10 @@ uint64_t rd_tcp_timers(tcp_world *w, uint64_t now)
         after = w->conns; /* others may have gone with it */
     }
     for (uint32_t r = 0; r < w->its.size && w->wanted; r++) {
-        if (w->peers[r].suspect_ns && w->peers[r].suspect_ns <= now)
+        if (w->peers[r].suspect_ns && w->peers[r].suspect_ns <= now) {
             bury_suspect(w, r);
+            next = now; /* somebody may wait for just that */
+        }
         if (w->peers[r].suspect_ns)
             next = earlier(next, w->peers[r].suspect_ns);
         if (w->peers[r].want_ns)

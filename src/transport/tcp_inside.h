@@ -90,6 +90,7 @@ struct tcp_link {
     uint64_t id;        /* 0: the whole */
     uint32_t *members;  /* ranks as the whole counts; NULL: the same */
     uint32_t *index_of; /* and the other way round; UINT32_MAX: not in it */
+    uint32_t *host_of;  /* of a part: what link.host_of is, or NULL */
     rd_port *ports;     /* [channel][peer] */
     size_t ports_bytes;
     tcp_known *known;
@@ -151,6 +152,8 @@ typedef struct tcp_unused {
     struct tcp_unused *next;
 } tcp_unused;
 
+typedef enum { TCP_LEFT, TCP_DIED, TCP_UNREACHABLE } tcp_suspicion;
+
 /* A rank of the whole world. */
 struct tcp_peer {
     tcp_conn *out;    /* where this rank writes to it, once it is open */
@@ -158,7 +161,7 @@ struct tcp_peer {
     uint64_t want_ns; /* when to connect, if it has not by then; 0: no need */
     /* If nobody says by then why a connection to it was lost, or did not come about, it is; 0: none was */
     uint64_t suspect_ns;
-    enum { TCP_LEFT, TCP_DIED, TCP_UNREACHABLE } suspicion;
+    tcp_suspicion suspicion;
     bool looked;          /* once more, after that: this rank may have slept through all of it */
     uint64_t next_try_ns; /* when to try the next of its addresses */
     uint32_t tried, trying;
@@ -194,6 +197,13 @@ static inline tcp_link *rd_tcp_link(const rd_link *link)
 static inline uint32_t rd_tcp_in_whole(const tcp_link *l, uint32_t rank)
 {
     return l->members ? l->members[rank] : rank;
+}
+
+/* A rank that is told everything by other means (mixed.c). */
+static inline bool rd_tcp_is_beside(const tcp_link *l, uint32_t rank)
+{
+    const uint32_t *host_of = l->link.host_of;
+    return host_of && host_of[rank] == host_of[l->link.rank];
 }
 
 /* tcp.c */
