@@ -68,9 +68,13 @@ static ronda_status connect_until(const guest *g, const rd_address *a, int *fd)
             return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: no socket: %s", g->j->rank,
                            strerror(why));
         if (rd_now_ns() >= g->until_ns) {
+            const bool elsewhere =
+                why == ECONNREFUSED && a->kind == RD_ADDRESS_FILE && a->path[0] != '@';
             rd_address_text(a, place, sizeof place);
-            return rd_fail(g->err, RONDA_ETIMEOUT, 0, "rank %u: no rank 0 at %s within %.3g s: %s",
-                           g->j->rank, place, (double)g->j->timeout_ns / 1e9, strerror(why));
+            return rd_fail(g->err, RONDA_ETIMEOUT, 0,
+                           "rank %u: no rank 0 at %s within %.3g s: %s%s", g->j->rank, place,
+                           (double)g->j->timeout_ns / 1e9, strerror(why),
+                           elsewhere ? " (if it is on another host: RONDA_TRANSPORT=hosts)" : "");
         }
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     }

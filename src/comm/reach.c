@@ -2,10 +2,10 @@
 
 #include "base/clock.h"
 #include "base/proof.h"
+#include "comm/lookup.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -270,20 +270,9 @@ void rd_reach_place(rd_reaching *r, const rd_place *place)
 
 bool rd_reach_name(rd_reaching *r, const rd_address *address, const char **why)
 {
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    struct addrinfo *all;
-    const int error = getaddrinfo(address->host, NULL, &hints, &all);
-    if (error) {
-        *why = error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error);
-        return false;
-    }
-    r->count = 0;
-    for (const struct addrinfo *i = all; i && r->count < RD_TARGETS; i = i->ai_next) {
-        rd_target t = {.port = address->port};
-        if (i->ai_addr && rd_ip_of(i->ai_addr, &t.ip, NULL))
-            r->at[r->count++] = t;
-    }
-    freeaddrinfo(all);
-    *why = "it has no address";
+    rd_ip found[RD_TARGETS];
+    r->count = rd_lookup(address->host, found, RD_TARGETS, r->until_ns, why);
+    for (uint32_t i = 0; i < r->count; i++)
+        r->at[i] = (rd_target){.ip = found[i], .port = address->port};
     return r->count > 0;
 }
