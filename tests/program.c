@@ -211,14 +211,20 @@ const rd_algorithm *some_algorithm(rng *r, ronda_kind kind)
     return found[rng_below(r, count)];
 }
 
+bool folds_in_one_pass(const rd_algorithm *a)
+{
+    return a->flags & RD_ORDERED && a->kind != RONDA_SCAN && a->kind != RONDA_EXSCAN &&
+           strcmp(a->name, "doubling") != 0;
+}
+
 /* Plans are cut for tiny segments, so that few bytes make many chunks. */
 leg leg_draw(rng *r, const rd_algorithm *a, uint32_t size, uint64_t most_bytes, bool exact)
 {
     static const uint64_t segments[] = {0, 64, 200, 1024, 1 << 20};
     model_call c = model_draw(r, a->kind, size, most_bytes);
     c.data = exact ? MODEL_EXACT : MODEL_ANY;
-    const bool one_pass = a->flags & RD_ORDERED && c.kind != RONDA_SCAN && c.kind != RONDA_EXSCAN;
-    const bool rounds = !exact && model_is_float(c.type) && !one_pass && model_reduces(c.kind);
+    const bool rounds =
+        !exact && model_is_float(c.type) && !folds_in_one_pass(a) && model_reduces(c.kind);
     leg l = {.algorithm = a, .segment = segments[rng_below(r, 5)]};
     l.planned = call_plan(r, &c, !rounds);
     return l;

@@ -43,6 +43,8 @@ typedef struct {
 /* Random legs.  Plans are cut for tiny segments too, so that few bytes make many chunks.  exact:
  * floats that do not round. */
 const rd_algorithm *some_algorithm(rng *r, ronda_kind kind);
+/* In rank order, and rounded once: all that do so give the same bits. */
+bool folds_in_one_pass(const rd_algorithm *a);
 leg leg_draw(rng *r, const rd_algorithm *a, uint32_t size, uint64_t most_bytes, bool exact);
 void program_draw(rng *r, program *p, uint32_t count, uint64_t most_bytes, bool exact);
 void program_free(program *p);

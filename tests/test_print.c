@@ -42,6 +42,8 @@ static uint64_t bits(uint64_t n)
     X(ALLREDUCE, few_shot, 2, k + n - 2, c + (n - 2) * q)                                          \
     X(ALLREDUCE, halving, 2 * down + (rest ? 2 : 0), 2 * down + (rest ? 1 : 0),                    \
       2 * c * (p - 1) / p + (rest ? c : 0))                                                        \
+    X(ALLREDUCE, doubling, down + (rest ? 2 : 0), down + (rest ? 1 : 0),                           \
+      c * (down + (rest ? 1 : 0)))                                                                 \
     X(ALLREDUCE, ring, 2 * (n - 1), 2 * (n - 1), 2 * c * (n - 1) / n)                              \
     X(ALLREDUCE, double_tree, 2 * up, n > 3 ? 4 : n, c * (n > 3 ? 4 : n) / 2)                      \
     X(ALLREDUCE, hierarchical, 2 * i + 2 * b, 2 * (l + h - 2), 2 * c * (n - 1) / n)                \

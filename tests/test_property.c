@@ -8,6 +8,7 @@
 
 #include "calls.h"
 #include "plan/plan.h"
+#include "program.h"
 
 enum { MOST = 320, PROGRAM = 400 };
 
@@ -279,8 +280,7 @@ static void check_roundings(model_data data, ronda_type last_type, bool one_pass
     const uint32_t most = test_sanitized() ? 3 : 10;
     for (const rd_algorithm *a = rd_algorithms; a->name; a++) {
         const bool scans = a->kind == RONDA_SCAN || a->kind == RONDA_EXSCAN;
-        const bool one_pass = a->flags & RD_ORDERED && !scans;
-        if (!model_reduces(a->kind) || (one_pass_only && !one_pass))
+        if (!model_reduces(a->kind) || (one_pass_only && !folds_in_one_pass(a)))
             continue;
         for (uint32_t n = 1; n <= most && !test_failed(); n++)
             for (ronda_type type = RONDA_F16; type <= last_type; type++) {

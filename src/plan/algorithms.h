@@ -16,6 +16,8 @@
       "two-shot with parts of 16 KiB or more, folded by as few ranks; for ranks that share cores")  \
     X(ALLREDUCE, halving, rd_allreduce_halving, RD_PARTED,                                          \
       "recursive halving, then doubling; 2 log2(n) rounds, two more if n is no power of two")       \
+    X(ALLREDUCE, doubling, rd_allreduce_doubling, RD_ORDERED | RD_WHOLE,                            \
+      "recursive doubling; log2(n) rounds, two more if n is no power of two, for small counts")     \
     X(ALLREDUCE, ring, rd_allreduce_ring, RD_PARTED,                                                \
       "ring reduce-scatter, then ring all-gather; 2(n-1) rounds, the fewest bytes, two neighbours") \
     X(ALLREDUCE, double_tree, rd_allreduce_double_tree, 0,                                          \

@@ -1,4 +1,4 @@
-/* halving.c: recursive halving, then doubling.  Few rounds and few bytes, for any number of ranks.
+/* halving.c: recursive halving, and doubling.  Few rounds, and few bytes or few messages, for any number of ranks.
  *
  * With n = 2^m ranks: in round k partners 2^(m-1-k) apart split what both still own: each sends the
  * half that it gives up and folds the half that it keeps; after m rounds each owns one piece,
@@ -13,7 +13,9 @@
  * Otherwise n = 2^m + rest: first every odd rank below 2*rest hands all it has to the even rank
  * before it, the other 2^m ranks do the above, and at the end the odd ones get the result.
  *
- * Reduce-scatter is the first half of it, with blocks for pieces: the even rank of a pair looks after
+ * Doubling alone, for small counts: partners 1, 2, 4 ... apart send each other all they have summed so far.
+ *
+ * Reduce-scatter is the first half of halving, with blocks for pieces: the even rank of a pair looks after
  * the odd one's block too, and hands it over at the end. */
 #include "plan/algorithms.h"
 
@@ -93,6 +95,49 @@ void rd_allreduce_halving(rd_plan *p, rd_shape s)
         rd_fold(p, s.rank + 1, in, out, RD_HERE_LEFT);
     halve_and_double(p, s, t, paired ? s.rank / 2 : s.rank - t.rest, first,
                      paired ? RD_OUT : RD_IN);
+    if (paired) {
+        rd_round(p, last);
+        rd_send(p, s.rank + 1, out);
+    }
+}
+
+/* m rounds, in each of which all of the elements are sent; two rounds more if n is not 2^m. */
+void rd_allreduce_doubling(rd_plan *p, rd_shape s)
+{
+    const shape_of_two t = split(s.size);
+    const bool paired = s.rank < 2 * t.rest;
+    const uint32_t me = paired ? s.rank / 2 : s.rank - t.rest, last = t.rounds + (t.rest ? 1 : 0);
+    const rd_range out = rd_whole(s, RD_OUT);
+    rd_range have = rd_whole(s, RD_IN);
+    uint32_t round = t.rest ? 1 : 0;
+
+    if (s.size == 1)
+        rd_copy(p, have, out);
+    if (paired && s.rank % 2) {
+        rd_send(p, s.rank - 1, have);
+        rd_round(p, last);
+        rd_recv(p, s.rank - 1, out);
+        return;
+    }
+    if (paired ||
+        t.ranks == 2) { /* two who write at once over what the other reads would wait for ever */
+        const rd_range own = rd_scratch(p, 0, s.count);
+        if (paired)
+            rd_fold(p, s.rank + 1, have, own, RD_HERE_LEFT);
+        else
+            rd_copy(p, have, own);
+        have = own;
+    }
+    for (uint32_t apart = 1; apart < t.ranks; apart *= 2, round++) {
+        const uint32_t peer = rank_of(t, me ^ apart);
+        const rd_range next =
+            2 * apart == t.ranks ? out : rd_scratch(p, round % 2 * s.count, s.count);
+        rd_round(p, round);
+        rd_send(p, peer, have);
+        rd_fold(p, peer, have, next, me & apart ? RD_HERE_RIGHT : RD_HERE_LEFT);
+        have = next;
+    }
+    rd_scale(p, out);
     if (paired) {
         rd_round(p, last);
         rd_send(p, s.rank + 1, out);
