@@ -206,9 +206,9 @@ static void join(scene *s)
 {
     static const uint32_t members[] = {0, 1};
     rd_error err = {0};
-    uint64_t handle = 0;
-    if (!s->part && !s->link->transport->split(s->link, members, 2, &handle, &err))
-        s->link->transport->join(s->link, handle, members, 2, 0, &s->part, &err);
+    rd_offer offer = {0};
+    if (!s->part && !s->link->transport->split(s->link, members, 2, 0, &offer, &err))
+        s->link->transport->join(s->link, &offer, members, 2, 0, &s->part, &err);
 }
 
 static void leave(scene *s)

@@ -1,7 +1,7 @@
 /* split.c: a part of a communicator's ranks as a communicator of its own.
  *
  *     1  all ranks tell each other color and key (all-gather): everybody knows every part
- *     2  the first rank of each part makes its memory and tells the others where (all-gather)
+ *     2  ranks of each part say what they offer to it: its memory, its number (all-gather)
  *     3  members join; all ranks agree on whether everybody could (allreduce), or nobody has
  *
  * These are calls of the communicator that is split: they are numbered, checked and fail like others. */
@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Calls of these purposes meet none of the program's own. */
-enum { TELLS_COLOR = 1, TELLS_PLACE, AGREES };
+enum { TELLS_COLOR = 1, TELLS_OFFER, AGREES };
 
 typedef struct {
     int32_t color, key;
@@ -21,6 +21,7 @@ typedef struct {
 typedef struct {
     uint32_t *members;
     uint32_t size, rank;
+    rd_offer *offers; /* of its members */
 } part;
 
 static bool before(const ticket tickets[], uint32_t a, uint32_t b)
@@ -44,9 +45,10 @@ static void find_part(const ronda_comm *c, const ticket tickets[], part *p)
             p->rank = i;
 }
 
-static ronda_status gather(ronda_comm *c, uint8_t purpose, const void *mine, void *all)
+static ronda_status gather(ronda_comm *c, uint8_t purpose, size_t words, const void *mine,
+                           void *all)
 {
-    rd_call call = {.kind = RONDA_ALLGATHER, .type = RONDA_U64, .count = 1, .purpose = purpose};
+    rd_call call = {.kind = RONDA_ALLGATHER, .type = RONDA_U64, .count = words, .purpose = purpose};
     return rd_submit(c, &call, mine, all, NULL);
 }
 
@@ -79,48 +81,54 @@ static ronda_status agree(ronda_comm *c, ronda_status status, const rd_error *ou
     return rd_comm_fail(c, worst, "another rank could not split: %s", ronda_strerror(worst));
 }
 
+static bool is_offer(const rd_offer *offer)
+{
+    return offer->memory || offer->number;
+}
+
 /* Opens this rank's end, if it is in a part at all. */
-static ronda_status open_part(ronda_comm *c, const part *p, uint64_t handle, ronda_comm **out,
-                              rd_error *err)
+static ronda_status open_part(ronda_comm *c, const part *p, ronda_comm **out, rd_error *err)
 {
     const rd_transport *t = c->link->transport;
     rd_settings settings = {.timeout_ns = c->timeout_ns, .log = c->log, .debug = c->listens};
     rd_link *link;
     memcpy(settings.forced, c->forced, sizeof settings.forced);
-    if (!handle)
+    if (!is_offer(p->offers)) {
+        if (is_offer(&p->offers[p->rank]))
+            t->forgo(c->link, &p->offers[p->rank], p->members, p->size);
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: its part has no memory", c->rank);
-    ronda_status status = t->join(c->link, handle, p->members, p->size, p->rank, &link, err);
-    if (status) {
-        t->forgo(c->link, handle, p->size);
-        return status;
     }
+    ronda_status status = t->join(c->link, p->offers, p->members, p->size, p->rank, &link, err);
+    if (status)
+        return status;
     status = rd_comm_open(link, &settings, c, out, err);
     if (status)
         t->close(link);
     return status;
 }
 
-static ronda_status split(ronda_comm *c, ticket mine, uint64_t *words, part *p, ronda_comm **out)
+static ronda_status split(ronda_comm *c, ticket mine, rd_offer *room, part *p, ronda_comm **out)
 {
     const rd_transport *t = c->link->transport;
     rd_error err = {.rank = c->rank};
     ronda_comm *made = NULL;
-    uint64_t handle = 0, ours;
-    memcpy(&ours, &mine, sizeof ours);
-    ronda_status status = gather(c, TELLS_COLOR, &ours, words);
+    rd_offer offer = {0};
+    ronda_status status = gather(c, TELLS_COLOR, 1, &mine, room);
     if (status)
         return status;
-    find_part(c, (const ticket *)words, p);
+    find_part(c, (const ticket *)room, p);
     ronda_status local = RONDA_OK;
-    if (p->size && p->rank == 0)
-        local = t->split(c->link, p->members, p->size, &handle, &err);
+    if (p->size)
+        local = t->split(c->link, p->members, p->size, p->rank, &offer, &err);
     if (local)
-        handle = 0;
-    status = half_way(c, gather(c, TELLS_PLACE, &handle, words));
-    for (uint32_t i = 0; i < p->size && status && handle; i++)
-        t->forgo(c->link, handle, p->size); /* nobody will come */
+        offer = (rd_offer){0};
+    status = half_way(c, gather(c, TELLS_OFFER, 2, &offer, room));
+    if (status && is_offer(&offer))
+        t->forgo(c->link, &offer, p->members, p->size); /* nobody will come */
+    for (uint32_t i = 0; i < p->size; i++)
+        p->offers[i] = room[p->members[i]];
     if (!status && p->size && !local)
-        local = open_part(c, p, words[p->members[0]], &made, &err);
+        local = open_part(c, p, &made, &err);
     if (!status)
         status = agree(c, local, &err);
     if (status && made)
@@ -132,16 +140,18 @@ static ronda_status split(ronda_comm *c, ticket mine, uint64_t *words, part *p, 
 
 ronda_status rd_comm_split(ronda_comm *c, int color, int key, ronda_comm **out)
 {
-    uint64_t *words = rd_alloc(c->size * sizeof *words);
-    part p = {.members = rd_alloc(c->size * sizeof *p.members)};
+    rd_offer *room = rd_alloc(c->size * sizeof *room);
+    part p = {.members = rd_alloc(c->size * sizeof *p.members),
+              .offers = rd_alloc(c->size * sizeof *p.offers)};
     ronda_status status;
     rd_comm_lock(c);
-    if (words && p.members && c->link->transport->split)
-        status = split(c, (ticket){color < 0 ? -1 : color, key}, words, &p, out);
+    if (room && p.members && p.offers && c->link->transport->split)
+        status = split(c, (ticket){color < 0 ? -1 : color, key}, room, &p, out);
     else
         status = rd_comm_fail(c, RONDA_ENOMEM, "no memory to split %u ranks", c->size);
     rd_comm_unlock(c);
-    rd_free(words);
+    rd_free(room);
     rd_free(p.members);
+    rd_free(p.offers);
     return status;
 }

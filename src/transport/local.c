@@ -152,11 +152,13 @@ ronda_status rd_local_open(uint32_t size, rd_link *links[], rd_error *err)
 /* --- parts of a world --- */
 
 static ronda_status local_split(rd_link *link, const uint32_t members[], uint32_t size,
-                                uint64_t *handle, rd_error *err)
+                                uint32_t rank, rd_offer *out, rd_error *err)
 {
     (void)members;
+    if (rank)
+        return RONDA_OK;
     rd_share_head *head = rd_map(mapping_bytes(size, RD_PART_CHANNELS));
-    *handle = (uintptr_t)head;
+    out->memory = (uintptr_t)head;
     if (!head)
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for a part of %u ranks",
                        link->rank, size);
@@ -164,25 +166,30 @@ static ronda_status local_split(rd_link *link, const uint32_t members[], uint32_
     return RONDA_OK;
 }
 
-static void local_forgo(rd_link *link, uint64_t handle, uint32_t size)
+static void local_forgo(rd_link *link, const rd_offer *offer, const uint32_t members[],
+                        uint32_t size)
 {
-    rd_share_head *head = (void *)(uintptr_t)handle;
+    rd_share_head *head = (void *)(uintptr_t)offer->memory;
     (void)link;
-    leave_mapping(head, head, mapping_bytes(size, RD_PART_CHANNELS));
+    (void)members;
+    for (uint32_t i = 0; i < size; i++)
+        leave_mapping(head, head, mapping_bytes(size, RD_PART_CHANNELS));
 }
 
-static ronda_status local_join(rd_link *link, uint64_t handle, const uint32_t members[],
+static ronda_status local_join(rd_link *link, const rd_offer offers[], const uint32_t members[],
                                uint32_t size, uint32_t rank, rd_link **out, rd_error *err)
 {
+    const size_t bytes = mapping_bytes(size, RD_PART_CHANNELS);
+    rd_share_head *head = (void *)(uintptr_t)offers->memory;
     local_link *l = rd_alloc(sizeof *l);
-    if (!l || !rd_member_join(&l->member, rd_member_of(link), (void *)(uintptr_t)handle, rank, size,
-                              members)) {
+    if (!l || !rd_member_join(&l->member, rd_member_of(link), head, rank, size, members)) {
         rd_free(l);
+        leave_mapping(head, head, bytes);
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of a part",
                        link->rank);
     }
-    l->mapping = (void *)(uintptr_t)handle;
-    l->bytes = mapping_bytes(size, RD_PART_CHANNELS);
+    l->mapping = head;
+    l->bytes = bytes;
     find_rings(&l->member, RD_PART_CHANNELS);
     *out = &l->member.link;
     return RONDA_OK;

@@ -4,7 +4,8 @@
  * that leads to it; what this rank says of itself is said to both.  Two alarms are one: who sees one raises the
  * other.  A rank sleeps as its shared memory wants it, and sockets wake it too.
  *
- * A part whose ranks are all of one host is a part of the shared memory; any other is one of sockets alone. */
+ * A part whose ranks are all of one host is a part of the shared memory; one with a rank of each host is a part
+ * of the sockets; any other is mixed too. */
 #include "transport/mixed.h"
 
 #include "base/clock.h"
@@ -16,8 +17,11 @@ struct rd_port {
     rd_port *port;
 };
 
-typedef struct {
+typedef struct mixed_link {
     rd_link link;
+    struct mixed_link *whole; /* of a part; else itself */
+    uint32_t users;           /* of the whole: itself and its parts that are mixed too */
+    bool closed;              /* but used */
     rd_link *tcp, *shm;
     uint32_t *local;  /* rank of a rank in the shared memory; UINT32_MAX: it is of another host */
     uint32_t *global; /* and the other way round */
@@ -40,7 +44,7 @@ static void agree(mixed_link *m)
 {
     rd_error cause = {0};
     const bool here = atomic_load(m->shm->alarm), there = atomic_load(m->tcp->alarm);
-    if (here != there) {
+    if (here != there && !m->closed) {
         rd_link *knows = here ? m->shm : m->tcp, *learns = here ? m->tcp : m->shm;
         knows->transport->cause(knows, &cause);
         learns->transport->abort(learns, &cause);
@@ -164,6 +168,8 @@ static void wait(rd_link *link, rd_port *p, uint32_t idle, uint64_t until_ns)
     m->shm->transport->wait(m->shm, p && p->way == m->shm->transport ? p->port : NULL,
                             idle < SPINS ? idle : idle + LESS_YIELDS, until_ns);
     agree(m);
+    if (m->whole != m)
+        agree(m->whole);
 }
 
 static void wait_of_part(void *context, uint32_t idle, uint64_t until_ns)
@@ -278,65 +284,95 @@ static void quiesce(rd_link *link, uint64_t until_ns)
 
 /* --- opening and closing --- */
 
+static void free_link(mixed_link *m)
+{
+    if (m) {
+        rd_free(m->local);
+        rd_free(m->global);
+        rd_free(m->ports);
+    }
+    rd_free(m);
+}
+
+/* Parts that are mixed wait as the whole does, so that it is there as long as they are. */
 static void close_both(rd_link *link)
 {
     if (!link)
         return;
-    mixed_link *m = mixed(link);
-    rd_shm_wake_also(m->shm, -1, NULL, NULL);
-    rd_shm_call_ranks(m->shm, NULL);
-    rd_tcp_wait_with(m->tcp, NULL, NULL);
+    mixed_link *m = mixed(link), *whole = m->whole;
+    const bool last = --whole->users == 0;
+    if (last) {
+        rd_shm_wake_also(whole->shm, -1, NULL, NULL);
+        rd_shm_call_ranks(whole->shm, NULL);
+        rd_tcp_wait_with(whole->tcp, NULL, NULL);
+    }
+    if (m != whole)
+        rd_shm_call_ranks(m->shm, NULL);
     m->tcp->transport->close(m->tcp);
     m->shm->transport->close(m->shm);
-    rd_free(m->local);
-    rd_free(m->global);
-    rd_free(m->ports);
-    rd_free(m);
+    m->closed = true;
+    if (m != whole)
+        free_link(m);
+    if (last)
+        free_link(whole);
 }
 
 static void count_ranks(mixed_link *m)
 {
+    const uint32_t *host_of = m->link.host_of;
     uint32_t next = 0;
     for (uint32_t r = 0; r < m->link.size; r++) {
-        const bool local = m->link.host_of[r] == m->link.host_of[m->link.rank];
+        const bool local = host_of[r] == host_of[m->link.rank];
         m->local[r] = local ? next : UINT32_MAX;
         if (local)
             m->global[next++] = r;
     }
 }
 
+/* Without its two others.  NULL: no memory */
+static mixed_link *new_link(uint32_t rank, uint32_t size, uint32_t channels)
+{
+    mixed_link *m = rd_alloc(sizeof *m);
+    if (!m)
+        return NULL;
+    m->link = (rd_link){.transport = &rd_mixed,
+                        .rank = rank,
+                        .size = size,
+                        .channels = channels,
+                        .goodbyes = &m->goodbyes};
+    m->whole = m;
+    m->local = rd_alloc(size * sizeof *m->local);
+    m->global = rd_alloc(size * sizeof *m->global);
+    m->ports = rd_alloc((size_t)size * (channels + 2) * sizeof *m->ports);
+    if (m->local && m->global && m->ports)
+        return m;
+    free_link(m);
+    return NULL;
+}
+
+static void tie(mixed_link *m, rd_link *tcp, rd_link *shm)
+{
+    m->tcp = tcp;
+    m->shm = shm;
+    m->link.alarm = tcp->alarm;
+    m->link.cpus = tcp->cpus;
+    m->link.host_of = tcp->host_of;
+    count_ranks(m);
+    rd_shm_call_ranks(shm, m->global);
+    m->whole->users++;
+}
+
 ronda_status rd_mixed_open(rd_link *tcp, rd_link *shm, rd_link **out, rd_error *err)
 {
-    const uint32_t n = tcp->size;
-    mixed_link *m = rd_alloc(sizeof *m);
-    uint32_t *local = rd_alloc(n * sizeof *local), *global = rd_alloc(n * sizeof *global);
-    rd_port *ports = rd_alloc((size_t)n * (RD_CHANNELS + 2) * sizeof *ports);
-    if (!m || !local || !global || !ports) {
-        rd_free(m);
-        rd_free(local);
-        rd_free(global);
-        rd_free(ports);
-        const uint32_t rank = tcp->rank;
+    const uint32_t rank = tcp->rank, size = tcp->size;
+    mixed_link *m = new_link(rank, size, RD_CHANNELS);
+    if (!m) {
         tcp->transport->close(tcp);
         shm->transport->close(shm);
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of %u ranks",
-                       rank, n);
+                       rank, size);
     }
-    *m = (mixed_link){.link = {.transport = &rd_mixed,
-                               .rank = tcp->rank,
-                               .size = n,
-                               .channels = RD_CHANNELS,
-                               .cpus = tcp->cpus,
-                               .goodbyes = &m->goodbyes,
-                               .alarm = tcp->alarm,
-                               .host_of = tcp->host_of},
-                      .tcp = tcp,
-                      .shm = shm,
-                      .local = local,
-                      .global = global,
-                      .ports = ports};
-    count_ranks(m);
-    rd_shm_call_ranks(shm, m->global);
+    tie(m, tcp, shm);
     rd_shm_wake_also(shm, rd_tcp_descriptor(tcp), pump_of_part, m);
     rd_tcp_wait_with(tcp, wait_of_part, m);
     *out = &m->link;
@@ -345,49 +381,104 @@ ronda_status rd_mixed_open(rd_link *tcp, rd_link *shm, rd_link **out, rd_error *
 
 /* --- parts --- */
 
-static const uint64_t OF_ONE_HOST = (uint64_t)1 << 63;
+/* Of a part: who of it is of this rank's host, as the shared memory counts them. */
+typedef struct {
+    uint32_t *ranks;
+    uint32_t count;
+    uint32_t first; /* of them, as the part counts them */
+    uint32_t rank;  /* this rank's number among them */
+} locals;
 
-static bool all_local(const mixed_link *m, const uint32_t members[], uint32_t size)
+/* ranks: room for all of them, or NULL. */
+static locals find_locals(const mixed_link *m, const uint32_t members[], uint32_t size,
+                          uint32_t *ranks)
 {
-    for (uint32_t i = 0; i < size; i++)
+    locals here = {.ranks = ranks};
+    for (uint32_t i = 0; i < size; i++) {
         if (!is_local(m, members[i]))
-            return false;
-    return true;
+            continue;
+        if (!here.count)
+            here.first = i;
+        if (members[i] == m->link.rank)
+            here.rank = here.count;
+        if (ranks)
+            ranks[here.count] = m->local[members[i]];
+        here.count++;
+    }
+    return here;
 }
 
-static ronda_status split(rd_link *link, const uint32_t members[], uint32_t size, uint64_t *handle,
-                          rd_error *err)
+static ronda_status split(rd_link *link, const uint32_t members[], uint32_t size, uint32_t rank,
+                          rd_offer *out, rd_error *err)
 {
     mixed_link *m = mixed(link);
-    if (!all_local(m, members, size))
-        return m->tcp->transport->split(m->tcp, members, size, handle, err);
-    const ronda_status status = m->shm->transport->split(m->shm, NULL, size, handle, err);
-    *handle |= OF_ONE_HOST;
+    const locals here = find_locals(m, members, size, NULL);
+    ronda_status status = RONDA_OK;
+    if (here.count < size)
+        status = m->tcp->transport->split(m->tcp, members, size, rank, out, err);
+    if (!status && (here.count == size || rd_tcp_splits_hosts(m->tcp, members, size)))
+        status = m->shm->transport->split(m->shm, NULL, here.count, here.rank, out, err);
     return status;
 }
 
-static ronda_status join(rd_link *link, uint64_t handle, const uint32_t members[], uint32_t size,
-                         uint32_t rank, rd_link **out, rd_error *err)
+static void forgo(rd_link *link, const rd_offer *offer, const uint32_t members[], uint32_t size)
 {
     mixed_link *m = mixed(link);
-    if (!all_local(m, members, size))
-        return m->tcp->transport->join(m->tcp, handle, members, size, rank, out, err);
-    uint32_t *local = rd_alloc(size * sizeof *local);
-    if (!local)
+    if (offer->memory)
+        m->shm->transport->forgo(m->shm, offer, NULL, find_locals(m, members, size, NULL).count);
+}
+
+static ronda_status join_shm(mixed_link *m, const rd_offer offers[], const uint32_t members[],
+                             uint32_t size, rd_link **out, rd_error *err)
+{
+    uint32_t *ranks = rd_alloc(size * sizeof *ranks);
+    const locals here = find_locals(m, members, size, ranks);
+    const rd_offer *offer = &offers[here.first];
+    ronda_status status;
+    if (ranks && offer->memory)
+        status = m->shm->transport->join(m->shm, offer, ranks, here.count, here.rank, out, err);
+    else
+        status = rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of a part",
+                         m->link.rank);
+    if (!ranks && offer->memory) /* the others of this host may well come */
+        m->shm->transport->forgo(m->shm, offer, NULL, 1);
+    rd_free(ranks);
+    return status;
+}
+
+static ronda_status join_both(mixed_link *m, const rd_offer offers[], const uint32_t members[],
+                              uint32_t size, uint32_t rank, rd_link **out, rd_error *err)
+{
+    rd_link *shm = NULL, *tcp = NULL;
+    ronda_status status = join_shm(m, offers, members, size, &shm, err);
+    if (status)
+        return status;
+    status = m->tcp->transport->join(m->tcp, offers, members, size, rank, &tcp, err);
+    mixed_link *made = status ? NULL : new_link(rank, size, tcp->channels);
+    if (!made) {
+        m->shm->transport->close(shm);
+        if (status)
+            return status;
+        m->tcp->transport->close(tcp);
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of a part",
-                       link->rank);
-    for (uint32_t i = 0; i < size; i++)
-        local[i] = m->local[members[i]];
-    const ronda_status status =
-        m->shm->transport->join(m->shm, handle & ~OF_ONE_HOST, local, size, rank, out, err);
-    rd_free(local);
-    return status;
+                       m->link.rank);
+    }
+    made->whole = m->whole;
+    made->link.whole = &m->whole->link;
+    tie(made, tcp, shm);
+    *out = &made->link;
+    return RONDA_OK;
 }
 
-static void forgo(rd_link *link, uint64_t handle, uint32_t size)
+static ronda_status join(rd_link *link, const rd_offer offers[], const uint32_t members[],
+                         uint32_t size, uint32_t rank, rd_link **out, rd_error *err)
 {
-    if (handle & OF_ONE_HOST)
-        mixed(link)->shm->transport->forgo(mixed(link)->shm, handle & ~OF_ONE_HOST, size);
+    mixed_link *m = mixed(link);
+    if (rd_tcp_splits_hosts(m->tcp, members, size))
+        return join_both(m, offers, members, size, rank, out, err);
+    if (find_locals(m, members, size, NULL).count == size)
+        return join_shm(m, offers, members, size, out, err);
+    return m->tcp->transport->join(m->tcp, offers, members, size, rank, out, err);
 }
 
 const rd_transport rd_mixed = {.name = "shm+tcp",

@@ -89,9 +89,10 @@ static uint64_t heap_bytes(uint32_t size)
 static void mourn(rd_link *link, uint32_t rank)
 {
     const uint32_t in_whole = rd_rank_in_whole(rd_member_of(link), rank);
-    const uint32_t *names = whole_of(link)->names;
-    const uint32_t called = link->whole || !names ? rank : names[rank];
-    rd_error cause = {.rank = link->whole || !names ? link->rank : names[link->rank]};
+    const uint32_t *names = whole_of(link)->names,
+                   *here = link->whole ? ((shm_end *)rd_member_of(link))->names : names;
+    const uint32_t called = here ? here[rank] : rank;
+    rd_error cause = {.rank = here ? here[link->rank] : link->rank};
     rd_record record;
     char call[160], where[48] = "";
 
@@ -190,7 +191,10 @@ void rd_shm_wake_also(rd_link *link, int fd, void (*then)(void *context), void *
 
 void rd_shm_call_ranks(rd_link *link, const uint32_t *names)
 {
-    ((shm_link *)link)->names = names;
+    if (link->whole)
+        ((shm_end *)link)->names = names;
+    else
+        ((shm_link *)link)->names = names;
 }
 
 /* --- memory that can be lent --- */

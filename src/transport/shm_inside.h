@@ -16,6 +16,7 @@ typedef struct shm_part {
 typedef struct shm_end {
     rd_member member;
     struct shm_end *next;
+    const uint32_t *names; /* what its ranks are called in sentences; NULL: as they are counted */
 } shm_end;
 
 typedef struct {
@@ -59,10 +60,10 @@ void rd_shm_free(rd_link *link, void *memory, size_t bytes);
 /* shm_parts.c */
 void rd_shm_reap_ends(
     shm_link *s); /* ends of parts that are closed, and all of whose bytes have been read */
-ronda_status rd_shm_split(rd_link *link, const uint32_t members[], uint32_t size, uint64_t *handle,
-                          rd_error *err);
-ronda_status rd_shm_join(rd_link *link, uint64_t handle, const uint32_t members[], uint32_t size,
-                         uint32_t rank, rd_link **out, rd_error *err);
-void rd_shm_forgo(rd_link *link, uint64_t handle, uint32_t size);
+ronda_status rd_shm_split(rd_link *link, const uint32_t members[], uint32_t size, uint32_t rank,
+                          rd_offer *out, rd_error *err);
+ronda_status rd_shm_join(rd_link *link, const rd_offer offers[], const uint32_t members[],
+                         uint32_t size, uint32_t rank, rd_link **out, rd_error *err);
+void rd_shm_forgo(rd_link *link, const rd_offer *offer, const uint32_t members[], uint32_t size);
 
 #endif

@@ -46,11 +46,13 @@ static rd_share_head *make_part(shm_link *s, uint32_t size)
     return rd_shm_take(s, part_bytes(size), rd_board_bytes(size, RD_PART_CHANNELS));
 }
 
-ronda_status rd_shm_split(rd_link *link, const uint32_t members[], uint32_t size, uint64_t *handle,
-                          rd_error *err)
+ronda_status rd_shm_split(rd_link *link, const uint32_t members[], uint32_t size, uint32_t rank,
+                          rd_offer *out, rd_error *err)
 {
     shm_link *s = whole_of(link);
     (void)members;
+    if (rank)
+        return RONDA_OK;
     rd_shm_reap_ends(s);
     reap_parts(s);
     shm_part *part = rd_alloc(sizeof *part);
@@ -63,35 +65,37 @@ ronda_status rd_shm_split(rd_link *link, const uint32_t members[], uint32_t size
     atomic_store(&head->open, size);
     *part = (shm_part){s->parts, head, part_bytes(size)};
     s->parts = part;
-    *handle = (uint64_t)((char *)head - (char *)s->mapping);
+    out->memory = (uint64_t)((char *)head - (char *)s->mapping);
     return RONDA_OK;
 }
 
-void rd_shm_forgo(rd_link *link, uint64_t handle, uint32_t size)
+void rd_shm_forgo(rd_link *link, const rd_offer *offer, const uint32_t members[], uint32_t size)
 {
     shm_link *s = whole_of(link);
-    if (handle < s->bytes && part_bytes(size) <= s->bytes - handle)
-        atomic_fetch_sub(&((rd_share_head *)((char *)s->mapping + handle))->open, 1);
+    (void)members;
+    atomic_fetch_sub(&((rd_share_head *)((char *)s->mapping + offer->memory))->open, size);
 }
 
-ronda_status rd_shm_join(rd_link *link, uint64_t handle, const uint32_t members[], uint32_t size,
-                         uint32_t rank, rd_link **out, rd_error *err)
+ronda_status rd_shm_join(rd_link *link, const rd_offer offers[], const uint32_t members[],
+                         uint32_t size, uint32_t rank, rd_link **out, rd_error *err)
 {
     shm_link *s = whole_of(link);
-    if (handle % 4096 || handle >= s->bytes || part_bytes(size) > s->bytes - handle)
+    const uint64_t at = offers->memory;
+    if (!at || at % 4096 || at >= s->bytes || part_bytes(size) > s->bytes - at)
         return rd_fail(err, RONDA_EPEER, RONDA_ANY,
                        "rank %u: the memory of a part of %u ranks is not where it was said to be",
                        link->rank, size);
+    rd_share_head *head = (rd_share_head *)((char *)s->mapping + at);
     shm_end *end = rd_alloc(sizeof *end);
-    if (!end || !rd_member_join(&end->member, rd_member_of(link), (char *)s->mapping + handle, rank,
-                                size, members)) {
+    if (!end || !rd_member_join(&end->member, rd_member_of(link), head, rank, size, members)) {
         rd_free(end);
+        atomic_fetch_sub(&head->open, 1);
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of a part",
                        link->rank);
     }
     rd_member *m = &end->member;
     m->small_bytes = PART_RING;
-    m->small_at = handle + page(rd_share_bytes(size, RD_PART_CHANNELS)) +
+    m->small_at = at + page(rd_share_bytes(size, RD_PART_CHANNELS)) +
                   (size_t)rank * size * rd_queues(RD_PART_CHANNELS) * PART_RING;
     *out = &m->link;
     return RONDA_OK;

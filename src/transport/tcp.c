@@ -291,6 +291,7 @@ static void free_link(tcp_link *l)
     rd_unmap(l->known, l->known_bytes);
     rd_free(l->members);
     rd_free(l->index_of);
+    rd_free(l->host_of);
     rd_free(l);
 }
 
@@ -479,32 +480,58 @@ void rd_tcp_wait_with(rd_link *link,
 /* --- parts of a world --- */
 
 /* A number that no other part has or had. */
-static ronda_status split(rd_link *link, const uint32_t members[], uint32_t size, uint64_t *handle,
-                          rd_error *err)
+static ronda_status split(rd_link *link, const uint32_t members[], uint32_t size, uint32_t rank,
+                          rd_offer *out, rd_error *err)
 {
-    (void)members;
     tcp_world *w = rd_tcp_link(link)->world;
+    (void)members;
     (void)size;
     (void)err;
-    *handle = (uint64_t)(w->its.rank + 1) << 40 | ++w->parts;
+    if (!rank)
+        out->number = (uint64_t)(w->its.rank + 1) << 40 | ++w->parts;
     return RONDA_OK;
 }
 
-static void forgo(rd_link *link, uint64_t handle, uint32_t size)
+static void forgo(rd_link *link, const rd_offer *offer, const uint32_t members[], uint32_t size)
 {
     (void)link;
-    (void)handle;
+    (void)offer;
+    (void)members;
     (void)size;
 }
 
-static ronda_status join(rd_link *link, uint64_t handle, const uint32_t members[], uint32_t size,
-                         uint32_t rank, rd_link **out, rd_error *err)
+bool rd_tcp_splits_hosts(const rd_link *link, const uint32_t members[], uint32_t size)
+{
+    const uint32_t *host_of = link->host_of;
+    bool one = true, shared = false;
+    for (uint32_t i = 0; i < size && host_of; i++) {
+        one &= host_of[members[i]] == host_of[members[0]];
+        for (uint32_t k = 0; k < i && !shared; k++)
+            shared = host_of[members[i]] == host_of[members[k]];
+    }
+    return host_of && shared && !one;
+}
+
+/* Of a part some of whose ranks share memory: others see it as a mixed one.  false: no memory */
+static bool find_hosts(tcp_link *l, const tcp_link *of, const uint32_t members[])
+{
+    if (!rd_tcp_splits_hosts(&of->link, members, l->link.size))
+        return true;
+    l->link.channels = RD_PART_CHANNELS;
+    l->link.host_of = l->host_of = rd_alloc(l->link.size * sizeof *l->host_of);
+    for (uint32_t r = 0; l->host_of && r < l->link.size; r++)
+        l->host_of[r] = of->link.host_of[members[r]];
+    return l->host_of;
+}
+
+static ronda_status join(rd_link *link, const rd_offer offers[], const uint32_t members[],
+                         uint32_t size, uint32_t rank, rd_link **out, rd_error *err)
 {
     tcp_link *of = rd_tcp_link(link);
     tcp_world *w = of->world;
     tcp_link *l = new_link(w, rank, size);
     uint32_t *in_whole = rd_alloc(size * sizeof *in_whole);
-    if (!l || !in_whole) {
+    if (!l || !in_whole || !find_hosts(l, of, members)) {
         if (l)
             free_link(l);
         rd_free(in_whole);
@@ -518,7 +545,7 @@ static ronda_status join(rd_link *link, uint64_t handle, const uint32_t members[
         l->index_of[in_whole[r]] = r;
     }
     l->members = in_whole;
-    l->id = handle;
+    l->id = offers->number;
     l->link.whole = link->whole ? link->whole : link;
     l->link.cpus = of->link.cpus;
     add_link(w, l);

@@ -22,6 +22,8 @@ ronda_status rd_tcp_open(const rd_tcp_parts *parts, rd_link **out, rd_error *err
 
 /* --- for a link that has this one for some of its ranks (mixed.c) --- */
 
+/* Whether a part is one of several hosts, and ranks of it share one */
+bool rd_tcp_splits_hosts(const rd_link *link, const uint32_t members[], uint32_t size);
 int rd_tcp_descriptor(const rd_link *link); /* readable when something may have come */
 bool rd_tcp_is_connecting(const rd_link *link);
 /* How ranks of this world and its parts wait from now on; NULL: as before */

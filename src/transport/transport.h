@@ -80,6 +80,11 @@ typedef struct {
     uint64_t heard_ns; /* when it last said so */
 } rd_presence;
 
+/* What a rank offers to the others of a part: zeros, nothing. */
+typedef struct {
+    uint64_t memory, number;
+} rd_offer;
+
 struct rd_transport {
     const char *name;
     bool copies;      /* the caller's memory cannot be lent, unless alloc() gave it */
@@ -156,14 +161,15 @@ struct rd_transport {
     /* Accepts NULL; tells the peers */
     void (*close)(rd_link *link);
 
-    /* A part of a world is a world of its own, whose ranks wait in one place with those of the whole.  One
-     * of its members, whom the caller has to find, makes its memory; then all of them join, by the handle
-     * that they were told, or say that they forgo it.  members: ranks as this link counts them. */
-    ronda_status (*split)(rd_link *link, const uint32_t members[], uint32_t size, uint64_t *handle,
-                          rd_error *err);
-    ronda_status (*join)(rd_link *link, uint64_t handle, const uint32_t members[], uint32_t size,
-                         uint32_t rank, rd_link **out, rd_error *err);
-    void (*forgo)(rd_link *link, uint64_t handle, uint32_t size);
+    /* A part of a world is a world of its own, whose ranks wait in one place with those of the whole.  Each
+     * of its members says what it offers, the first of them always something; then all of them join with the
+     * offers of all.  What a rank has offered it forgoes if nobody will come.  members: ranks as this link
+     * counts them; rank: this rank's among them. */
+    ronda_status (*split)(rd_link *link, const uint32_t members[], uint32_t size, uint32_t rank,
+                          rd_offer *out, rd_error *err);
+    ronda_status (*join)(rd_link *link, const rd_offer offers[], const uint32_t members[],
+                         uint32_t size, uint32_t rank, rd_link **out, rd_error *err);
+    void (*forgo)(rd_link *link, const rd_offer *offer, const uint32_t members[], uint32_t size);
 };
 
 extern const rd_transport rd_local;
@@ -187,7 +193,8 @@ int rd_shm_create(uint32_t size, rd_error *err); /* a memfd; -1: err says why */
 /* Before anybody opens it: who the ranks are decides how many cores they have together. */
 ronda_status rd_shm_prepare(int memfd, const int32_t pids[], uint32_t size, rd_error *err);
 /* For a link that has this one for some of its ranks (mixed.c): a descriptor that wakes sleepers too, and what
- * is then called, -1: none; and what ranks are called in sentences, NULL: as they are counted here. */
+ * is then called, -1: none; and, also for a part, what ranks are called in sentences, NULL: as they are
+ * counted here. */
 void rd_shm_wake_also(rd_link *link, int fd, void (*then)(void *context), void *context);
 void rd_shm_call_ranks(rd_link *link, const uint32_t *names);
 /* The doorbells are the link's from now on, whatever it returns, and -1 in parts. */
