@@ -49,19 +49,19 @@ rd_facts rd_facts_shm(uint32_t cpus)
     return facts;
 }
 
-/* And over sockets, on one machine and on 10 Gb/s: what is sent goes through the system twice. */
-static const rd_facts sockets = {.latency_ns = 15000,
-                                 .switch_ns = 3000,
-                                 .send_ns = 4000,
-                                 .receive_ns = 3000,
-                                 .lend_ns = 1000,
-                                 .copy_ns = 0.5,
-                                 .fold_ns = 0.1,
-                                 .segment_bytes = 1 << 18};
+/* And over sockets, with 2 to 16 ranks on one machine of 16 cores: what is sent goes through the system twice.
+ * Between hosts a wire adds its latency. */
+#define SOCKETS(latency)                                                                           \
+    {                                                                                              \
+        .latency_ns = latency, .switch_ns = 3000, .send_ns = 4500, .receive_ns = 4000,             \
+        .lend_ns = 1000, .carry_ns = 0.15, .copy_ns = 0.08, .fold_ns = 0.09,                       \
+        .segment_bytes = 1 << 18                                                                   \
+    }
+static const rd_facts between_hosts = SOCKETS(15000);
 
 rd_facts rd_facts_tcp(uint32_t cpus)
 {
-    rd_facts facts = sockets;
+    rd_facts facts = SOCKETS(5000);
     facts.cpus = cpus;
     return facts;
 }
@@ -70,8 +70,8 @@ rd_facts rd_facts_tcp(uint32_t cpus)
 rd_facts rd_facts_mixed(uint32_t cpus)
 {
     rd_facts facts = rd_facts_shm(cpus);
-    facts.segment_bytes = sockets.segment_bytes;
-    facts.far = &sockets;
+    facts.segment_bytes = between_hosts.segment_bytes;
+    facts.far = &between_hosts;
     facts.wire_ns = 0.8;
     return facts;
 }
@@ -90,7 +90,7 @@ static const rd_facts *facts_of(const rd_plan *p, const rd_step *s, const rd_fac
     return far ? facts->far : facts;
 }
 
-static double step_price(const rd_plan *p, const rd_step *s, const rd_facts *facts, bool far)
+static double work_price(const rd_plan *p, const rd_step *s, const rd_facts *facts)
 {
     const uint64_t bytes = s->count * p->shape.width;
     const bool lent = bytes > RD_INLINE_BYTES;
@@ -103,7 +103,8 @@ static double step_price(const rd_plan *p, const rd_step *s, const rd_facts *fac
         if (lent && facts->copies && s->from_buffer != RD_SCRATCH)
             return facts->send_ns +
                    (s->twin == RD_NONE ? facts->stage_ns + size * facts->stage_byte_ns : 0);
-        if (lent && !far && s->back != RD_NONE && p->steps[s->back].round == s->round + 1)
+        if (lent && !facts->carry_ns && s->back != RD_NONE &&
+            p->steps[s->back].round == s->round + 1)
             return facts->send_ns - facts->lend_ns - size * (facts->copy_ns - facts->fold_ns / 2);
         return facts->send_ns;
     case RD_RECV:
@@ -123,6 +124,12 @@ static double step_price(const rd_plan *p, const rd_step *s, const rd_facts *fac
     }
 }
 
+static double step_price(const rd_plan *p, const rd_step *s, const rd_facts *facts)
+{
+    const double bytes = s->peer == RD_NONE ? 0 : (double)(s->count * p->shape.width);
+    return work_price(p, s, facts) + bytes * facts->carry_ns;
+}
+
 static rank_price price_rank(const rd_plan *p, const rd_facts *facts, uint8_t *far_rounds,
                              uint32_t most_rounds)
 {
@@ -132,7 +139,7 @@ static rank_price price_rank(const rd_plan *p, const rd_facts *facts, uint8_t *f
     for (uint32_t i = 0; i < p->step_count; i++) {
         const rd_step *s = &p->steps[i];
         const rd_facts *link = facts_of(p, s, facts);
-        const double ns = step_price(p, s, link, link != facts);
+        const double ns = step_price(p, s, link);
         r.work_ns += ns;
         r.messages += s->peer != RD_NONE;
         if (link != facts) {
@@ -143,8 +150,8 @@ static rank_price price_rank(const rd_plan *p, const rd_facts *facts, uint8_t *f
         if (s->peer == RD_NONE || s->verb == RD_SEND)
             continue;
         receives++;
-        const double most =
-            link->receive_ns + link->lend_ns + (double)facts->segment_bytes * link->copy_ns;
+        const double most = link->receive_ns + link->lend_ns +
+                            (double)facts->segment_bytes * (link->carry_ns + link->copy_ns);
         hop = ns > most ? most : ns > hop ? ns : hop;
         send = link->send_ns > send ? link->send_ns : send;
     }

@@ -14,6 +14,7 @@ typedef struct rd_facts {
     double lend_ns;    /* more for one that is lent: its bytes are fetched after it */
     double stage_ns;   /* writing what will be lent, and per byte of it: */
     double stage_byte_ns;
+    double carry_ns;        /* per byte sent, and per byte received, by the system */
     double copy_ns;         /* per byte received */
     double fold_ns;         /* per byte and operand */
     bool copies;            /* what is sent of the caller's memory */
