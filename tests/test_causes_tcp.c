@@ -2,6 +2,7 @@
  * then is the failure; but if nobody tells them anything, it is that they cannot find that rank. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -143,4 +144,55 @@ TEST(a_goodbye_follows_the_messages)
     close(called);
     close(s.listeners[1]);
     close(s.listeners[2]);
+}
+
+/* --- no descriptors --- */
+
+/* The process can open no more from now on; what it could before. */
+static struct rlimit open_no_more(void)
+{
+    struct rlimit before;
+    const int next = dup(0);
+    close(next);
+    getrlimit(RLIMIT_NOFILE, &before);
+    const struct rlimit now = {.rlim_cur = (rlim_t)next, .rlim_max = before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &now);
+    return before;
+}
+
+static int knock(duet *s)
+{
+    const int fd = duet_dial(s);
+    duet_greet(fd, 1);
+    return fd;
+}
+
+TEST(who_comes_while_there_are_no_descriptors)
+{
+    duet s;
+    if (!duet_open(&s))
+        return;
+    s.true_so_far = false;
+    s.peer = knock(&s);
+    const struct rlimit before = open_no_more();
+    duet_go_on(&s, 100000000);
+    CHECK(!duet_alarmed(&s), "rank 0 gives up at once");
+    setrlimit(RLIMIT_NOFILE, &before);
+    const rd_head h = duet_message(0, 8, 8);
+    duet_tell(&s, &h, "abcdefg", true);
+    duet_await(&s, 0, 1);
+    CHECK(s.taken[0] == 1 && !duet_alarmed(&s), "it was never let in");
+    duet_close(&s, false);
+}
+
+TEST(there_are_no_descriptors_for_long)
+{
+    duet s;
+    if (!duet_open(&s))
+        return;
+    s.peer = knock(&s);
+    const struct rlimit before = open_no_more();
+    duet_go_on(&s, 10000000000u);
+    setrlimit(RLIMIT_NOFILE, &before);
+    check_told(&s, ") cannot let other ranks in: Too many open files");
 }

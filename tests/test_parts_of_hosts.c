@@ -3,6 +3,7 @@
  * Ranks are threads, which are told that they are on hosts: {0, 1}, {2, 3} and {4}. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "comm/comm.h"
 #include "harness.h"
@@ -120,6 +121,7 @@ typedef struct {
     world w;
     ronda_comm *parts[RANKS];
     bool whole; /* the world is aborted, not the part */
+    _Atomic uint32_t ready;
 } failing;
 
 static void fail_together(void *context, uint32_t rank)
@@ -132,6 +134,9 @@ static void fail_together(void *context, uint32_t rank)
         return;
     ronda_comm *part = f->parts[rank];
     CHECK(use(part, 1), "at first");
+    f->ready++;
+    while (rank == 3 && f->ready < RANKS)
+        usleep(1000);
     if (rank == 3)
         ronda_abort(f->whole ? of : part, "enough");
     const ronda_status status = ronda_allreduce(part, &word, &word, 1, RONDA_U32, RONDA_SUM);
@@ -148,6 +153,7 @@ TEST(a_part_is_aborted)
 {
     static failing f;
     f.whole = false;
+    f.ready = 0;
     if (open_world(&f.w))
         run_ranks(RANKS, fail_together, &f);
 }
@@ -156,6 +162,7 @@ TEST(a_part_of_a_world_that_is_aborted)
 {
     static failing f;
     f.whole = true;
+    f.ready = 0;
     if (open_world(&f.w))
         run_ranks(RANKS, fail_together, &f);
 }

@@ -165,11 +165,6 @@ int rd_socket_listen(const rd_address *a, rd_error *err)
     return -1;
 }
 
-bool rd_socket_scarce(int error)
-{
-    return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
-}
-
 int rd_socket_accept(int listener)
 {
     return accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);

@@ -3,6 +3,7 @@
 #define RD_SOCKET_H
 
 #include "base/error.h"
+#include "transport/ip.h"
 #include "transport/wire.h"
 
 typedef struct {
@@ -22,8 +23,6 @@ int rd_socket_listen(const rd_address *address, rd_error *err); /* -1: err says 
 int rd_socket_connect(const rd_address *address);               /* -1: errno says why */
 /* Non-blocking, close-on-exec; -1: errno says why */
 int rd_socket_accept(int listener);
-/* Does this errno say that the system or this process has no room for a socket? */
-bool rd_socket_scarce(int error);
 
 /* The user and process at the other end of a unix socket; false: not known. */
 bool rd_socket_peer(int fd, uint32_t *user, int32_t *pid);

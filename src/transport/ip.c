@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,4 +104,9 @@ bool rd_ip_is_link_local(const rd_ip *ip)
 bool rd_ip_equal(const rd_ip *a, const rd_ip *b)
 {
     return a->family == b->family && memcmp(a->bytes, b->bytes, a->family == 4 ? 4 : 16) == 0;
+}
+
+bool rd_socket_scarce(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
 }

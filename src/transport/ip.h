@@ -19,5 +19,7 @@ void rd_ip_with_port(const char *host, uint16_t port, char *text, size_t capacit
 bool rd_ip_is_loopback(const rd_ip *ip);
 bool rd_ip_is_link_local(const rd_ip *ip);
 bool rd_ip_equal(const rd_ip *a, const rd_ip *b); /* apart from the scope */
+/* Does this errno say that the system or this process has no room for a socket? */
+bool rd_socket_scarce(int error);
 
 #endif

@@ -485,7 +485,7 @@ void rd_tcp_close_world(tcp_world *w)
     }
     for (uint32_t r = 0; r < w->its.size; r++)
         w->peers[r].want_ns = w->peers[r].suspect_ns = 0;
-    w->wanted = 0;
+    w->wanted = w->deaf_ns != 0;
     pthread_mutex_unlock(&w->lock);
     const uint64_t soon = rd_now_ns() + LATE_COMERS_NS;
     rd_tcp_pump(w, 0);

@@ -29,7 +29,7 @@
 
 enum { MOST_STRANGERS = 64, NEXT_ADDRESS_NS = 250000000 };
 static const uint64_t TRY_NS = 10000000000u, STRANGER_NS = 10000000000u, SUSPECT_NS = 1000000000u,
-                      UNKNOWN_NS = 50000000u;
+                      UNKNOWN_NS = 50000000u, DEAF_NS = 2000000000u, DEAF_PAUSE_NS = 10000000u;
 
 /* --- sockets --- */
 
@@ -185,12 +185,46 @@ bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING])
     return true;
 }
 
+static bool listen_to(tcp_world *w, int how)
+{
+    struct epoll_event door = {.events = EPOLLIN, .data.ptr = &w->its.listener};
+    return epoll_ctl(w->epoll, how, w->its.listener, &door) == 0;
+}
+
+/* Nobody can come in, for want of descriptors or memory: perhaps in a moment, but not for long. */
+static void go_deaf(tcp_world *w, int error)
+{
+    const uint64_t now = rd_now_ns();
+    w->deaf_since_ns = w->deaf_since_ns ? w->deaf_since_ns : now;
+    for (tcp_link *l = w->links; l && now - w->deaf_since_ns > DEAF_NS; l = l->next) {
+        rd_error cause = {.rank = l->link.rank};
+        rd_fail(&cause, RONDA_ESYSTEM, l->link.rank,
+                "rank %u (host %s, pid %" PRId32 ") cannot let other ranks in: %s", l->link.rank,
+                w->its.places[w->its.rank].name, w->its.places[w->its.rank].pid, strerror(error));
+        rd_tcp_fail(l, &cause);
+    }
+    if (!w->deaf_ns && listen_to(w, EPOLL_CTL_DEL)) {
+        w->deaf_ns = now + DEAF_PAUSE_NS;
+        w->wanted++;
+    }
+}
+
+static void hear_again(tcp_world *w)
+{
+    listen_to(w, EPOLL_CTL_ADD);
+    w->deaf_ns = 0;
+    w->wanted--;
+}
+
 void rd_tcp_accept(tcp_world *w)
 {
     for (;;) {
         const int fd = accept4(w->its.listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && rd_socket_scarce(errno))
+            go_deaf(w, errno);
         if (fd < 0)
             return;
+        w->deaf_since_ns = 0;
         tcp_conn *c = w->strangers < MOST_STRANGERS ? add(w, fd, EPOLLIN) : NULL;
         if (!c) {
             if (w->strangers >= MOST_STRANGERS)
@@ -299,7 +333,8 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 static bool has_no_port(const tcp_peer *peer, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (peer->errors[i] == EADDRNOTAVAIL || peer->errors[i] == EAGAIN)
+        if (peer->errors[i] == EADDRNOTAVAIL || peer->errors[i] == EAGAIN ||
+            rd_socket_scarce(peer->errors[i]))
             return true;
     return false;
 }
@@ -316,7 +351,7 @@ static uint64_t go_on(tcp_world *w, uint32_t rank, uint64_t now)
         try_address(w, rank, now);
     if (!peer->trying && peer->tried == place->count) {
         if (now < peer->want_ns + TRY_NS && has_no_port(peer, place->count)) {
-            peer->tried = 0; /* this host has no port left for now */
+            peer->tried = 0; /* this host has no port left for now, or this process no descriptor */
             peer->next_try_ns = now + NEXT_ADDRESS_NS;
             return peer->next_try_ns;
         }
@@ -392,6 +427,10 @@ uint64_t rd_tcp_timers(tcp_world *w, uint64_t now)
             go_on(w, rank, now);
         after = w->conns; /* others may have gone with it */
     }
+    if (w->deaf_ns && w->deaf_ns <= now)
+        hear_again(w);
+    else if (w->deaf_ns)
+        next = earlier(next, w->deaf_ns);
     for (uint32_t r = 0; r < w->its.size && w->wanted; r++) {
         if (w->peers[r].suspect_ns && w->peers[r].suspect_ns <= now) {
             bury_suspect(w, r);

@@ -180,6 +180,8 @@ struct tcp_world {
     tcp_link *links;
     uint32_t users, strangers;
     _Atomic uint32_t wanted; /* peers to whom a connection is to be opened */
+    /* While there are no descriptors the listener is left alone: until when, and since when; 0: there are */
+    uint64_t deaf_ns, deaf_since_ns;
     bool closing;
     uint64_t parts; /* that this rank has made */
     _Atomic uint32_t goodbyes;
