@@ -103,7 +103,7 @@ static ronda_status open_part(ronda_comm *c, const part *p, ronda_comm **out, rd
         return status;
     status = rd_comm_open(link, &settings, c, out, err);
     if (status)
-        t->close(link);
+        link->transport->close(link);
     return status;
 }
 
