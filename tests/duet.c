@@ -17,7 +17,7 @@ static int listen_here(rd_place *place, uint32_t rank)
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof name;
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&name, sizeof name) || listen(fd, 8) ||
+    if (fd < 0 || bind(fd, (struct sockaddr *)&name, sizeof name) || listen(fd, 128) ||
         getsockname(fd, (struct sockaddr *)&name, &length))
         return -1;
     *place = (rd_place){.host = rank + 1, .name = "here", .pid = getpid(), .cpus = 1, .count = 1};

@@ -196,3 +196,25 @@ TEST(there_are_no_descriptors_for_long)
     setrlimit(RLIMIT_NOFILE, &before);
     check_told(&s, ") cannot let other ranks in: Too many open files");
 }
+
+/* --- a crowd --- */
+
+TEST(strangers_make_room)
+{
+    enum { CROWD = 100 };
+    int strangers[CROWD];
+    duet s;
+    if (!duet_open(&s))
+        return;
+    s.true_so_far = false;
+    for (int i = 0; i < CROWD; i++)
+        strangers[i] = duet_dial(&s);
+    s.peer = knock(&s);
+    const rd_head h = duet_message(0, 8, 8);
+    duet_tell(&s, &h, "abcdefg", true);
+    duet_await(&s, 0, 1);
+    CHECK(s.taken[0] == 1 && !duet_alarmed(&s), "rank 1 does not come in");
+    for (int i = 0; i < CROWD; i++)
+        close(strangers[i]);
+    duet_close(&s, false);
+}

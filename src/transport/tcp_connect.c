@@ -29,7 +29,8 @@
 
 enum { MOST_STRANGERS = 64, NEXT_ADDRESS_NS = 250000000 };
 static const uint64_t TRY_NS = 10000000000u, STRANGER_NS = 10000000000u, SUSPECT_NS = 1000000000u,
-                      UNKNOWN_NS = 50000000u, DEAF_NS = 2000000000u, DEAF_PAUSE_NS = 10000000u;
+                      UNKNOWN_NS = 50000000u, SILENT_NS = 250000000u, DEAF_NS = 2000000000u,
+                      DEAF_PAUSE_NS = 10000000u;
 
 /* --- sockets --- */
 
@@ -61,19 +62,28 @@ bool rd_tcp_watch(tcp_world *w, tcp_conn *c, bool writes)
     return epoll_ctl(w->epoll, EPOLL_CTL_MOD, c->fd, &event) == 0;
 }
 
+static void free_conn(tcp_conn *c)
+{
+    rd_free(c->input);
+    rd_free(c->letter.bytes);
+    rd_free(c->control.bytes);
+    rd_free(c->next_control.bytes);
+    rd_free(c->spilled);
+}
+
 static tcp_conn *add(tcp_world *w, int fd, uint32_t events)
 {
     tcp_conn *c = rd_alloc(sizeof *c);
-    uint8_t *input = rd_alloc(RD_INPUT);
     struct epoll_event event = {.events = events, .data.ptr = c};
-    if (!c || !input || epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event)) {
+    if (!c || !(c->input = rd_alloc(RD_INPUT)) || !rd_tcp_can_fail(c) ||
+        epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event)) {
+        if (c)
+            free_conn(c);
         rd_free(c);
-        rd_free(input);
         close(fd);
         return NULL;
     }
     c->fd = fd;
-    c->input = input;
     c->rank = UINT32_MAX;
     c->since_ns = rd_now_ns();
     c->next = w->conns;
@@ -98,11 +108,7 @@ void rd_tcp_end(tcp_world *w, tcp_conn *c)
     }
     close(c->fd);
     c->fd = -1;
-    rd_free(c->input);
-    rd_free(c->letter.bytes);
-    rd_free(c->control.bytes);
-    rd_free(c->next_control.bytes);
-    rd_free(c->spilled);
+    free_conn(c);
     c->next = w->ended;
     w->ended = c;
 }
@@ -137,11 +143,18 @@ static bool greet(tcp_world *w, tcp_conn *c, const char *who)
     return rd_tcp_say(c, NULL, packed);
 }
 
+void rd_tcp_trust(tcp_world *w, uint32_t rank)
+{
+    w->wanted -= w->peers[rank].suspect_ns != 0;
+    w->peers[rank].suspect_ns = 0;
+}
+
+/* No connection to it needs to be opened. */
 static void cancel(tcp_world *w, uint32_t rank)
 {
     tcp_peer *peer = &w->peers[rank];
-    w->wanted -= (peer->want_ns != 0) + (peer->suspect_ns != 0);
-    peer->want_ns = peer->suspect_ns = 0;
+    w->wanted -= peer->want_ns != 0;
+    peer->want_ns = 0;
     for (tcp_conn *c = w->conns, *next; c; c = next) {
         next = c->next;
         if (c->rank == rank && c->state == TCP_CONNECTING)
@@ -180,6 +193,9 @@ bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING])
         peer->out = c;
         cancel(w, g.rank);
     }
+    if (peer->suspicion ==
+        TCP_UNREACHABLE) /* else what was sent to it is lost, whatever it says now */
+        rd_tcp_trust(w, g.rank);
     rd_tcp_opened(w, c);
     rd_tcp_flush_conn(w, c);
     return true;
@@ -191,18 +207,21 @@ static bool listen_to(tcp_world *w, int how)
     return epoll_ctl(w->epoll, how, w->its.listener, &door) == 0;
 }
 
-/* Nobody can come in, for want of descriptors or memory: perhaps in a moment, but not for long. */
-static void go_deaf(tcp_world *w, int error)
+static void cannot_let_in(tcp_world *w, int error)
 {
-    const uint64_t now = rd_now_ns();
-    w->deaf_since_ns = w->deaf_since_ns ? w->deaf_since_ns : now;
-    for (tcp_link *l = w->links; l && now - w->deaf_since_ns > DEAF_NS; l = l->next) {
+    const rd_place *place = &w->its.places[w->its.rank];
+    for (tcp_link *l = w->links; l; l = l->next) {
         rd_error cause = {.rank = l->link.rank};
         rd_fail(&cause, RONDA_ESYSTEM, l->link.rank,
                 "rank %u (host %s, pid %" PRId32 ") cannot let other ranks in: %s", l->link.rank,
-                w->its.places[w->its.rank].name, w->its.places[w->its.rank].pid, strerror(error));
+                place->name, place->pid, strerror(error));
         rd_tcp_fail(l, &cause);
     }
+}
+
+/* Who knocks is left to the system for a moment. */
+static void go_deaf(tcp_world *w, uint64_t now)
+{
     if (!w->deaf_ns && listen_to(w, EPOLL_CTL_DEL)) {
         w->deaf_ns = now + DEAF_PAUSE_NS;
         w->wanted++;
@@ -216,20 +235,41 @@ static void hear_again(tcp_world *w)
     w->wanted--;
 }
 
+/* A rank says who it is at once: who has been silent for a while makes room for others. */
+static bool has_room(tcp_world *w, uint64_t now)
+{
+    tcp_conn *oldest = NULL;
+    if (w->strangers < MOST_STRANGERS)
+        return true;
+    for (tcp_conn *c = w->conns; c; c = c->next) /* the newest is the first */
+        oldest = c->state == TCP_STRANGER ? c : oldest;
+    if (!oldest || oldest->since_ns + SILENT_NS > now)
+        return false;
+    rd_tcp_end(w, oldest);
+    return true;
+}
+
 void rd_tcp_accept(tcp_world *w)
 {
     for (;;) {
-        const int fd = accept4(w->its.listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0 && rd_socket_scarce(errno))
-            go_deaf(w, errno);
+        const uint64_t now = rd_now_ns();
+        const int fd = has_room(w, now)
+                           ? accept4(w->its.listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)
+                           : -2;
+        const bool scarce = fd == -1 && rd_socket_scarce(errno);
+        if (scarce && w->deaf_since_ns && now - w->deaf_since_ns > DEAF_NS)
+            cannot_let_in(w, errno);
+        if (scarce && !w->deaf_since_ns)
+            w->deaf_since_ns = now;
+        if (scarce || fd == -2)
+            go_deaf(w, now);
         if (fd < 0)
             return;
         w->deaf_since_ns = 0;
-        tcp_conn *c = w->strangers < MOST_STRANGERS ? add(w, fd, EPOLLIN) : NULL;
-        if (!c) {
-            if (w->strangers >= MOST_STRANGERS)
-                close(fd);
-            continue;
+        tcp_conn *c = add(w, fd, EPOLLIN);
+        if (!c) { /* and what its caller has sent is lost */
+            cannot_let_in(w, ENOMEM);
+            return;
         }
         c->state = TCP_STRANGER;
         w->strangers++;
@@ -266,6 +306,7 @@ static void bury(tcp_world *w, uint32_t rank, const char *how)
 {
     w->peers[rank].dead = true;
     cancel(w, rank);
+    rd_tcp_trust(w, rank);
     atomic_fetch_add(&w->goodbyes, 1);
     rd_tcp_mourn(w, rank, how);
 }
@@ -445,12 +486,6 @@ uint64_t rd_tcp_timers(tcp_world *w, uint64_t now)
 }
 
 /* --- the end of one --- */
-
-void rd_tcp_trust(tcp_world *w, uint32_t rank)
-{
-    w->wanted -= w->peers[rank].suspect_ns != 0;
-    w->peers[rank].suspect_ns = 0;
-}
 
 void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error)
 {

@@ -206,16 +206,30 @@ void rd_tcp_flush(tcp_world *w, tcp_peer *peer)
         rd_tcp_want(w, rank, w->its.rank < rank ? 0 : SOON_NS);
 }
 
+static bool has_space(tcp_text *t, size_t length)
+{
+    if (t->length + length <= t->capacity)
+        return true;
+    const size_t capacity = 2 * (t->length + length);
+    char *larger = rd_realloc(t->bytes, capacity);
+    if (!larger)
+        return false;
+    t->bytes = larger;
+    t->capacity = capacity;
+    return true;
+}
+
+bool rd_tcp_can_fail(tcp_conn *c)
+{
+    enum { LAST_WORDS = RD_GREETING + 3 * RD_HEAD + RD_CAUSE }; /* an alarm, a goodbye, the end */
+    return has_space(&c->control, LAST_WORDS) && has_space(&c->next_control, LAST_WORDS) &&
+           has_space(&c->letter, RD_CAUSE);
+}
+
 static bool append(tcp_text *t, const void *bytes, size_t length)
 {
-    if (t->length + length > t->capacity) {
-        const size_t capacity = 2 * (t->length + length);
-        char *larger = rd_realloc(t->bytes, capacity);
-        if (!larger)
-            return false;
-        t->bytes = larger;
-        t->capacity = capacity;
-    }
+    if (!has_space(t, length))
+        return false;
     if (length)
         memcpy(t->bytes + t->length, bytes, length);
     t->length += length;
@@ -228,7 +242,8 @@ bool rd_tcp_say(tcp_conn *c, const rd_head *head, const void *bytes)
     if (!head) /* a greeting */
         return append(&c->next_control, bytes, RD_GREETING);
     rd_head_pack(head, packed);
-    return append(&c->next_control, packed, sizeof packed) &&
+    return has_space(&c->next_control, sizeof packed + head->bytes) && /* whole or not at all */
+           append(&c->next_control, packed, sizeof packed) &&
            append(&c->next_control, bytes, head->bytes);
 }
 
@@ -444,14 +459,14 @@ static void came(tcp_conn *c, uint64_t bytes)
         atomic_fetch_add_explicit(&l->letters, 1, memory_order_relaxed);
 }
 
-static bool keep(tcp_conn *c, const uint8_t *bytes, uint64_t count)
+/* News for which there is no memory are not heard; for those of a failure there is always some. */
+static void keep(tcp_conn *c, const uint8_t *bytes, uint64_t count)
 {
     if (c->into)
         memcpy(slot_of(c)->data + slot_of(c)->end, bytes, count);
     else if (c->head.kind != RD_MESSAGE && !append(&c->letter, bytes, count))
-        return false;
+        c->head.kind = RD_MESSAGE; /* whose bytes go nowhere */
     came(c, count);
-    return true;
 }
 
 /* What is in the buffer; false: the connection is gone. */
@@ -464,10 +479,7 @@ static bool digest(tcp_world *w, tcp_conn *c)
             const uint64_t now = c->left < have ? c->left : have;
             if (!now)
                 break;
-            if (!keep(c, at, now)) {
-                rd_tcp_lost(w, c, ENOMEM);
-                return false;
-            }
+            keep(c, at, now);
             c->used += (uint32_t)now;
             if (c->left || c->head.kind == RD_MESSAGE)
                 continue;

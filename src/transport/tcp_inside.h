@@ -219,6 +219,7 @@ void rd_tcp_flush(tcp_world *w, tcp_peer *peer); /* as much as the system takes 
 void rd_tcp_flush_conn(tcp_world *w, tcp_conn *c);
 /* A parcel of no message: to be written soon.  false: no memory */
 bool rd_tcp_say(tcp_conn *c, const rd_head *head, const void *bytes);
+bool rd_tcp_can_fail(tcp_conn *c); /* has memory to say, and to hear, that the world has */
 void rd_tcp_read(tcp_world *w, tcp_conn *c);
 void rd_tcp_forsake(tcp_link *l, bool all); /* its messages are not written any more */
 bool rd_tcp_settled(const tcp_conn *c);     /* nothing is left to be written to it */
