@@ -261,11 +261,11 @@ bool rd_comm_test(ronda_request *r)
 {
     enum { OFTEN = 16 };
     ronda_comm *c = r->comm;
-    /* The thread that moves it is at it: that is no time to ask, but one must come */
-    if (c->tender && ++c->tests % OFTEN && !rd_tender_try(c->tender))
+    /* While the thread that moves it is at it there is no need to ask; but in the end one must */
+    if (!c->tender || ++c->tests % OFTEN == 0)
+        rd_comm_lock(c);
+    else if (!rd_tender_try(c->tender))
         return false;
-    if (c->tender && c->tests % OFTEN == 0)
-        rd_tender_enter(c->tender);
     rd_engine_heed(c->engine, NULL);
     const bool done =
         r->letter ? rd_mail_test(c->engine, r->letter) : rd_engine_test(c->engine, r->flight);

@@ -160,9 +160,8 @@ static void wait(rd_link *link, rd_port *p, uint32_t idle, uint64_t until_ns)
 {
     enum { OFTEN = 8, SPINS = 200, LESS_YIELDS = 1900, SOON_NS = 2000000 };
     mixed_link *m = mixed(link);
-    const uint64_t soon = rd_now_ns() + SOON_NS;
-    if (until_ns > soon && rd_tcp_is_connecting(m->tcp))
-        until_ns = soon;
+    const uint64_t soon = rd_tcp_is_connecting(m->tcp) ? rd_now_ns() + SOON_NS : UINT64_MAX;
+    until_ns = soon < until_ns ? soon : until_ns;
     if (idle >= SPINS || idle % OFTEN == 0 || (p && p->way == m->tcp->transport))
         m->tcp->transport->pump(m->tcp);
     m->shm->transport->wait(m->shm, p && p->way == m->shm->transport ? p->port : NULL,
