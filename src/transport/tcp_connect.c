@@ -29,7 +29,7 @@
 
 enum { MOST_STRANGERS = 64, NEXT_ADDRESS_NS = 250000000 };
 static const uint64_t TRY_NS = 10000000000u, STRANGER_NS = 10000000000u, SUSPECT_NS = 1000000000u,
-                      UNKNOWN_NS = 50000000u, SILENT_NS = 250000000u, DEAF_NS = 2000000000u,
+                      UNKNOWN_NS = 50000000u, SILENT_NS = 1000000000u, DEAF_NS = 2000000000u,
                       DEAF_PAUSE_NS = 10000000u;
 
 /* --- sockets --- */
