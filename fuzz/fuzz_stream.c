@@ -128,6 +128,7 @@ static bool open_scene(scene *s, uint64_t timeout_ns)
                                      .name = "there",
                                      .pid = 1,
                                      .cpus = 1,
+                                     .quota = 1,
                                      .port = 1, /* where nobody listens */
                                      .count = 1,
                                      .at = {{.family = 4, .bytes = {127, 0, 0, 1}}}};

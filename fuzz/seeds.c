@@ -70,7 +70,14 @@ static void gathering(void)
         snprintf(name, sizeof name, "note-%u", kinds[i]);
         keep("wire", name);
     }
-    rd_place p = {.host = 5, .name = "node1", .pid = 77, .cpus = 4, .port = 4000, .count = 2};
+    rd_place p = {.host = 5,
+                  .name = "node1",
+                  .pid = 77,
+                  .cpus = 4,
+                  .quota = 4,
+                  .cores = 15,
+                  .port = 4000,
+                  .count = 2};
     p.at[0] = (rd_ip){.family = 4, .bytes = {10, 0, 0, 1}};
     p.at[1] = (rd_ip){.family = 6, .bytes = {0xfe, 0x80, 1}, .scope = 2};
     begin(2);

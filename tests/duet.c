@@ -20,7 +20,8 @@ static int listen_here(rd_place *place, uint32_t rank)
     if (fd < 0 || bind(fd, (struct sockaddr *)&name, sizeof name) || listen(fd, 128) ||
         getsockname(fd, (struct sockaddr *)&name, &length))
         return -1;
-    *place = (rd_place){.host = rank + 1, .name = "here", .pid = getpid(), .cpus = 1, .count = 1};
+    *place = (rd_place){
+        .host = rank + 1, .name = "here", .pid = getpid(), .cpus = 1, .quota = 1, .count = 1};
     place->port = ntohs(name.sin_port);
     place->at[0] = (rd_ip){.family = 4, .bytes = {127, 0, 0, 1}};
     return fd;

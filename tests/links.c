@@ -58,7 +58,7 @@ static int listen_here(rd_place *place)
     if (fd < 0 || bind(fd, (struct sockaddr *)&name, sizeof name) || listen(fd, MOST) ||
         getsockname(fd, (struct sockaddr *)&name, &length))
         return -1;
-    *place = (rd_place){.host = 1, .name = "here", .pid = getpid(), .cpus = 2};
+    *place = (rd_place){.host = 1, .name = "here", .pid = getpid(), .cpus = 2, .quota = 2};
     place->port = ntohs(name.sin_port);
     place->count = 1;
     place->at[0] = (rd_ip){.family = 4, .bytes = {127, 0, 0, 1}};

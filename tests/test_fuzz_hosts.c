@@ -139,6 +139,8 @@ static rd_place draw_place(rng *r)
     rd_place p = {.host = rng_next(r),
                   .pid = 1 + (int32_t)rng_below(r, INT32_MAX),
                   .cpus = 1 + (uint32_t)rng_below(r, UINT32_MAX),
+                  .quota = 1 + (uint32_t)rng_below(r, UINT32_MAX),
+                  .cores = rng_next(r),
                   .port = (uint16_t)(1 + rng_below(r, 65535)),
                   .count = (uint8_t)(1 + rng_below(r, RD_ADDRESSES))};
     const size_t length = 1 + rng_below(r, RD_HOST_NAME - 1);

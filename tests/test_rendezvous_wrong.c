@@ -244,7 +244,8 @@ static void register_and_go(const rd_joining *j)
     rd_reaching reaching = {
         .key = j->key, .rank = j->rank, .size = j->size, .until_ns = rd_deadline_ns(10000000000)};
     rd_session session = {.fd = -1};
-    rd_place place = {.name = "nowhere", .pid = 77, .cpus = 1, .port = gather_port(), .count = 1};
+    rd_place place = {
+        .name = "nowhere", .pid = 77, .cpus = 1, .quota = 1, .port = gather_port(), .count = 1};
     rd_place root;
     rd_error err = {0};
     rd_note note = {.kind = RD_NOTE_PLACE, .bytes = RD_PLACE};
@@ -469,7 +470,8 @@ TEST(something_else_answers_at_rank_0s_address)
     check_impostor(frame, sizeof frame, RONDA_EINVAL, "by shared memory");
     uint8_t both[2 * RD_NOTE_HEAD + 32 + RD_PLACE] = {0};
     rd_place_pack(
-        &(rd_place){.name = "x", .pid = 1, .cpus = 1, .port = 1, .count = 1, .at[0].family = 4},
+        &(rd_place){
+            .name = "x", .pid = 1, .cpus = 1, .quota = 1, .port = 1, .count = 1, .at[0].family = 4},
         both + 2 * RD_NOTE_HEAD + 32);
     rd_note_pack(&(rd_note){.kind = RD_NOTE_CHALLENGE, .bytes = 32}, both);
     rd_note_pack(&(rd_note){.kind = RD_NOTE_WELCOME, .job = 1, .bytes = RD_PLACE},

@@ -126,3 +126,14 @@ uint32_t rd_usable_cpus_of(const int32_t pids[], uint32_t count)
     const uint32_t limit = rd_cpu_quota();
     return cpus < limit ? cpus : limit;
 }
+
+uint64_t rd_cpu_mark(void)
+{
+    cpu_set_t set;
+    uint64_t mark = 0xcbf29ce484222325u;
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof set, &set);
+    for (size_t i = 0; i < CPU_SETSIZE; i++)
+        mark = (mark ^ (CPU_ISSET(i, &set) ? i + 1 : 0)) * 0x100000001b3u;
+    return mark;
+}

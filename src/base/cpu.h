@@ -10,6 +10,9 @@ uint32_t rd_usable_cpus(void);
 /* The same of several processes together, each of which may be bound to one. */
 uint32_t rd_usable_cpus_of(const int32_t pids[], uint32_t count);
 
+/* Which ones this process may use, as a number: another one for others. */
+uint64_t rd_cpu_mark(void);
+
 /* Of how many cores the cgroup's quota allows the time, rounded up; UINT32_MAX: there is none. */
 uint32_t rd_cpu_quota(void);
 

@@ -114,6 +114,8 @@ ronda_status rd_gathering_settle(rd_gathering *g, const rd_ip *rank_0)
     g->own.host = rd_host_number();
     g->own.pid = getpid();
     g->own.cpus = rd_usable_cpus();
+    g->own.quota = rd_cpu_quota();
+    g->own.cores = rd_cpu_mark();
     return rd_interfaces_choose(all, count, &wish, &g->own, g->err);
 }
 

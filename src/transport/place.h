@@ -17,8 +17,10 @@ typedef struct {
     uint64_t host;           /* ranks with the same number can share memory */
     char name[RD_HOST_NAME]; /* of the host, for people */
     int32_t pid;
-    uint32_t cpus; /* that it may use */
-    uint16_t port; /* where it listens */
+    uint32_t cpus;  /* cores that it may use */
+    uint32_t quota; /* of how many all ranks of its host have the time; UINT32_MAX: of all */
+    uint64_t cores; /* which they are: ranks with the same number share them, others do not */
+    uint16_t port;  /* where it listens */
     uint8_t count;
     rd_ip at[RD_ADDRESSES]; /* best first */
 } rd_place;

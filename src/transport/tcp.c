@@ -408,20 +408,44 @@ static bool watch_all(tcp_world *w)
            epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->bell, &bell) == 0;
 }
 
+/* Whether a rank before this one is of the same host; of_cores: and shares its cores. */
+static bool has_elder(const rd_place places[], uint32_t rank, bool of_cores)
+{
+    for (uint32_t r = 0; r < rank; r++)
+        if (places[r].host == places[rank].host &&
+            (!of_cores || places[r].cores == places[rank].cores))
+            return true;
+    return false;
+}
+
+/* The cores that the ranks of a host have together, and how many ranks that are. */
+static uint64_t cpus_of(const rd_tcp_parts *parts, uint64_t host, uint64_t *ranks)
+{
+    uint64_t cpus = 0, quota = UINT32_MAX;
+    *ranks = 0;
+    for (uint32_t r = 0; r < parts->size; r++) {
+        const rd_place *place = &parts->places[r];
+        if (place->host != host)
+            continue;
+        (*ranks)++;
+        quota = place->quota < quota ? place->quota : quota;
+        cpus += has_elder(parts->places, r, true) ? 0 : place->cpus;
+    }
+    return cpus < quota ? cpus : quota;
+}
+
 /* Cores for all ranks together, as on the host that has fewest for each of its own. */
 static uint32_t count_cpus(const rd_tcp_parts *parts, bool *crowded)
 {
     uint64_t least = parts->size;
     for (uint32_t r = 0; r < parts->size; r++) {
-        uint64_t ranks = 0, cpus = 0;
-        for (uint32_t o = 0; o < parts->size; o++)
-            if (parts->places[o].host == parts->places[r].host) {
-                ranks++;
-                cpus = parts->places[o].cpus > cpus ? parts->places[o].cpus : cpus;
-            }
+        uint64_t ranks;
+        if (has_elder(parts->places, r, false))
+            continue;
+        const uint64_t cpus = cpus_of(parts, parts->places[r].host, &ranks);
         const uint64_t all = cpus * parts->size / ranks;
         least = all < least ? all : least;
-        if (r == parts->rank)
+        if (parts->places[r].host == parts->places[parts->rank].host)
             *crowded = cpus < ranks;
     }
     return least ? (uint32_t)least : 1;

@@ -299,7 +299,9 @@ enum {
     AT_PLACE_CPUS = 12,
     AT_PLACE_PORT = 16,
     AT_PLACE_COUNT = 18,
-    AT_PLACE_NAME = 20,
+    AT_PLACE_QUOTA = 20,
+    AT_PLACE_CORES = 24,
+    AT_PLACE_NAME = 32,
     AT_PLACE_IPS = AT_PLACE_NAME + RD_HOST_NAME,
     IP_BYTES = 24
 };
@@ -311,6 +313,8 @@ void rd_place_pack(const rd_place *p, uint8_t bytes[RD_PLACE])
     put64(bytes, p->host);
     put(bytes + AT_PLACE_PID, (uint32_t)p->pid);
     put(bytes + AT_PLACE_CPUS, p->cpus);
+    put(bytes + AT_PLACE_QUOTA, p->quota);
+    put64(bytes + AT_PLACE_CORES, p->cores);
     bytes[AT_PLACE_PORT] = (uint8_t)p->port;
     bytes[AT_PLACE_PORT + 1] = (uint8_t)(p->port >> 8);
     bytes[AT_PLACE_COUNT] = p->count;
@@ -347,11 +351,13 @@ bool rd_place_unpack(const uint8_t bytes[RD_PLACE], rd_place *p)
     rd_place made = {.host = get64(bytes),
                      .pid = (int32_t)get(bytes + AT_PLACE_PID),
                      .cpus = get(bytes + AT_PLACE_CPUS),
+                     .quota = get(bytes + AT_PLACE_QUOTA),
+                     .cores = get64(bytes + AT_PLACE_CORES),
                      .port = (uint16_t)(bytes[AT_PLACE_PORT] | bytes[AT_PLACE_PORT + 1] << 8),
                      .count = bytes[AT_PLACE_COUNT]};
     memcpy(made.name, bytes + AT_PLACE_NAME, RD_HOST_NAME);
-    if (!is_name(made.name) || made.pid <= 0 || !made.cpus || !made.port || !made.count ||
-        made.count > RD_ADDRESSES)
+    if (!is_name(made.name) || made.pid <= 0 || !made.cpus || !made.quota || !made.port ||
+        !made.count || made.count > RD_ADDRESSES)
         return false;
     for (uint32_t i = 0; i < made.count; i++)
         if (!ip_unpack(bytes + AT_PLACE_IPS + i * IP_BYTES, &made.at[i]))

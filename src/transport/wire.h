@@ -111,12 +111,13 @@ void rd_cause_unpack(const uint8_t bytes[RD_CAUSE], rd_error *e); /* always one 
  * magic, version and kind stand where a frame has them, so each can tell the other by its kind.  A place
  * is RD_PLACE bytes and has one way to be written:
  *
- *     host 8 | pid 4 | cpus 4 | port 2 | count 1 | zero 1 | name 64 | 8 times family 1, zero 3, scope 4, bytes 16
+ *     host 8 | pid 4 | cpus 4 | port 2 | count 1 | zero 1 | quota 4 | cores 8 | name 64 |
+ *     8 times family 1, zero 3, scope 4, bytes 16
  */
 enum {
     RD_NOTE_HEAD = 80,
     RD_NOTE_BODY = 480, /* the longest, apart from tables */
-    RD_PLACE = 84 + RD_ADDRESSES * 24
+    RD_PLACE = 96 + RD_ADDRESSES * 24
 };
 
 enum {
