@@ -5,9 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "comm/interfaces.h"
 #include "comm/reach.h"
 #include "doctor.h"
+
+static const uint64_t LOOKUP_NS = 5000000000;
 
 /* --- what the system knows of an interface --- */
 
@@ -49,7 +52,7 @@ uint32_t doctor_megabits(const rd_ip *ip)
 /* The address from which this host would send to rank 0, if that is known and elsewhere. */
 static bool find_route(rd_ip *out)
 {
-    rd_reaching to = {0};
+    rd_reaching to = {.until_ns = rd_now_ns() + LOOKUP_NS};
     rd_address address;
     rd_error error;
     const char *why, *text = getenv("RONDA_ADDR");
@@ -146,7 +149,7 @@ static int try_port(const rd_ip *ip, uint16_t port)
 
 static bool look_at_port(doctor_list *list, const char *text, const rd_address *address, bool first)
 {
-    rd_reaching to = {0};
+    rd_reaching to = {.until_ns = rd_now_ns() + LOOKUP_NS};
     const char *why;
     if (!rd_reach_name(&to, address, &why)) {
         doctor_say(list, DOCTOR_PROBLEM, "address",

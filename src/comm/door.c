@@ -14,8 +14,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* How long one who does not stay may take: at all, and when others wait. */
-static const uint64_t PATIENCE_NS = 10000000000, SHORT_PATIENCE_NS = 250000000;
+/* How long one who has not proved the key may take: at all; and when others wait, with a hello and without. */
+static const uint64_t PATIENCE_NS = 10000000000, SHORT_PATIENCE_NS = 5000000000,
+                      SILENCE_NS = 1000000000;
 static const uint64_t SAYING_NS = 100000000;
 
 ronda_status rd_door_open(rd_door *d, uint32_t staying, rd_error *err)
@@ -160,20 +161,27 @@ static ronda_status let_in(rd_door *d, int listener, rd_visitor *place, rd_error
     return RONDA_OK;
 }
 
-/* A free place for a stranger, if there is one; *oldest: the stranger who has been here longest. */
-static rd_visitor *free_place(rd_door *d, rd_visitor **oldest)
+/* When a stranger has to go, if others wait or not. */
+static uint64_t end_of(const rd_visitor *v, bool others)
+{
+    return v->since_ns + (!others ? PATIENCE_NS : v->greeted ? SHORT_PATIENCE_NS : SILENCE_NS);
+}
+
+/* A free place for a stranger, if there is one; *next: the stranger who has to go next.  Who has proved the key
+ * never has to. */
+static rd_visitor *free_place(rd_door *d, rd_visitor **next)
 {
     rd_visitor *found = NULL;
     uint32_t strangers = 0;
-    *oldest = NULL;
+    *next = NULL;
     for (uint32_t i = 0; i < d->capacity; i++) {
         rd_visitor *v = &d->visitors[i];
         if (v->session.fd < 0) {
             found = v;
         } else if (!v->stays) {
             strangers++;
-            if (!*oldest || v->since_ns < (*oldest)->since_ns)
-                *oldest = v;
+            if (!v->welcome && (!*next || end_of(v, true) < end_of(*next, true)))
+                *next = v;
         }
     }
     return strangers < RD_STRANGERS ? found : NULL;
@@ -181,11 +189,11 @@ static rd_visitor *free_place(rd_door *d, rd_visitor **oldest)
 
 static ronda_status answer(rd_door *d, int listener, rd_error *err)
 {
-    rd_visitor *oldest;
-    rd_visitor *place = free_place(d, &oldest);
-    if (!place && oldest && rd_now_ns() - oldest->since_ns > SHORT_PATIENCE_NS) {
-        rd_session_close(&oldest->session);
-        place = oldest;
+    rd_visitor *next;
+    rd_visitor *place = free_place(d, &next);
+    if (!place && next && rd_now_ns() > end_of(next, true)) {
+        rd_session_close(&next->session);
+        place = next;
     }
     return place ? let_in(d, listener, place, err) : RONDA_OK;
 }
@@ -193,14 +201,12 @@ static ronda_status answer(rd_door *d, int listener, rd_error *err)
 /* Who may be heard; the time to wait at most, since strangers have a time of their own. */
 static nfds_t look(rd_door *d, uint64_t now, uint64_t *until_ns)
 {
-    rd_visitor *oldest;
+    rd_visitor *next;
     nfds_t n = 0;
-    const bool room = free_place(d, &oldest) != NULL;
-    if (oldest) {
-        const uint64_t end = oldest->since_ns + (room ? PATIENCE_NS : SHORT_PATIENCE_NS);
-        *until_ns = end < *until_ns ? end : *until_ns;
-    }
-    const bool open = room || (oldest && now - oldest->since_ns > SHORT_PATIENCE_NS);
+    const bool room = free_place(d, &next) != NULL;
+    const bool open = room || (next && now > end_of(next, true));
+    const uint64_t end = next ? end_of(next, !open) : UINT64_MAX;
+    *until_ns = end < *until_ns ? end : *until_ns;
     for (uint32_t i = 0; i < d->listener_count; i++)
         d->polled[n++] = (struct pollfd){.fd = open ? d->listeners[i] : -1, .events = POLLIN};
     for (uint32_t i = 0; i < d->capacity; i++) {
@@ -230,7 +236,7 @@ ronda_status rd_door_step(rd_door *d, uint64_t until_ns, rd_error *err)
             const ronda_status status = hear(d, v, err);
             if (status)
                 return status;
-        } else if (!v->stays && now - v->since_ns > PATIENCE_NS) {
+        } else if (!v->stays && !v->welcome && now > end_of(v, false)) {
             rd_session_close(&v->session);
         }
     }

@@ -141,7 +141,7 @@ static uint64_t mix(uint64_t hash, const void *data, size_t bytes)
 uint64_t rd_host_number(void)
 {
     char text[RD_HOST_NAME] = "";
-    struct stat network;
+    struct stat space;
     const uint32_t user = geteuid();
     const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text);
@@ -152,8 +152,10 @@ uint64_t rd_host_number(void)
         n = (ssize_t)strlen(text);
     }
     uint64_t hash = mix(0xcbf29ce484222325u, text, (size_t)n);
-    if (stat("/proc/self/ns/net", &network) == 0)
-        hash = mix(hash, &network.st_ino, sizeof network.st_ino);
+    if (stat("/proc/self/ns/net", &space) == 0)
+        hash = mix(hash, &space.st_ino, sizeof space.st_ino);
+    if (stat("/proc/self/ns/pid", &space) == 0) /* else they could not watch each other */
+        hash = mix(hash, &space.st_ino, sizeof space.st_ino);
     return mix(hash, &user, sizeof user);
 }
 

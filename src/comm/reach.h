@@ -39,7 +39,7 @@ bool rd_reach_hopeless(const rd_reaching *reaching); /* somebody else is at ever
 void rd_reach_text(const rd_reaching *reaching, char *text, size_t capacity);
 
 void rd_reach_place(rd_reaching *reaching, const rd_place *place); /* at these addresses */
-/* At those that a host's name means; false: *why, none. */
+/* At those that a host's name means, if it is known by reaching->until_ns; false: *why, none. */
 bool rd_reach_name(rd_reaching *reaching, const rd_address *address, const char **why);
 
 /* A pause that grows from round to round, and ends at the deadline. */

@@ -189,7 +189,6 @@ static ronda_status find_rank_0(rd_gathering *g, rd_reaching *r, rd_session *ses
         if (!status && g->listener < 0)
             status = rd_gathering_settle(g, &r->at[0].ip);
         if (!status) {
-            r->until_ns = g->until_ns;
             status = rd_reach_once(r, session, &g->places[0], g->err);
         }
         if (status != RONDA_ETIMEOUT || g->err->status == RONDA_ETIMEOUT)
@@ -351,7 +350,8 @@ static ronda_status join(rd_gathering *g, rd_session *line, uint8_t *table)
 
 static ronda_status be_guest(rd_gathering *g)
 {
-    rd_reaching r = {.key = g->j->key, .rank = g->j->rank, .size = g->j->size};
+    rd_reaching r = {
+        .key = g->j->key, .rank = g->j->rank, .size = g->j->size, .until_ns = g->until_ns};
     rd_session line = {.fd = -1};
     uint8_t *table = rd_alloc((size_t)g->j->size * RD_PLACE);
     ronda_status status = table

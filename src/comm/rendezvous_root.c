@@ -222,7 +222,7 @@ static void widen(const rd_gathering *g, rd_reaching *here)
 static ronda_status open_doors(hosting *h)
 {
     rd_gathering *g = h->g;
-    rd_reaching here = {0};
+    rd_reaching here = {.until_ns = g->until_ns};
     char text[240];
     const char *why;
     bool elsewhere = true;

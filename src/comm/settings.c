@@ -116,7 +116,9 @@ static ronda_status read_numbers(const ronda_config *config, rd_joining *out, rd
     }
     if (has_size || *has_rank)
         return RONDA_OK;
-    status = rd_environment_read(transport && strcmp(transport, "tcp") == 0, launch, err);
+    const bool sockets =
+        transport && (strcmp(transport, "tcp") == 0 || strcmp(transport, "hosts") == 0);
+    status = rd_environment_read(sockets, launch, err);
     if (!status && launch->launcher) {
         out->size = launch->size;
         out->rank = launch->rank;

@@ -302,11 +302,11 @@ static void close_both(rd_link *link)
     const bool last = --whole->users == 0;
     if (last) {
         rd_shm_wake_also(whole->shm, -1, NULL, NULL);
-        rd_shm_call_ranks(whole->shm, NULL);
+        rd_shm_call_ranks(whole->shm, NULL, NULL);
         rd_tcp_wait_with(whole->tcp, NULL, NULL);
     }
     if (m != whole)
-        rd_shm_call_ranks(m->shm, NULL);
+        rd_shm_call_ranks(m->shm, NULL, NULL);
     m->tcp->transport->close(m->tcp);
     m->shm->transport->close(m->shm);
     m->closed = true;
@@ -357,7 +357,7 @@ static void tie(mixed_link *m, rd_link *tcp, rd_link *shm)
     m->link.cpus = tcp->cpus;
     m->link.host_of = tcp->host_of;
     count_ranks(m);
-    rd_shm_call_ranks(shm, m->global);
+    rd_shm_call_ranks(shm, m->global, rd_tcp_host(tcp));
     m->whole->users++;
 }
 

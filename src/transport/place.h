@@ -3,6 +3,7 @@
 #ifndef RD_PLACE_H
 #define RD_PLACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { RD_ADDRESSES = 8, RD_HOST_NAME = 64 };
@@ -24,5 +25,9 @@ typedef struct {
     uint8_t count;
     rd_ip at[RD_ADDRESSES]; /* best first */
 } rd_place;
+
+/* Cores for all ranks together, as on the host that has fewest for each of its own.  *crowded: this rank's has
+ * fewer cores than ranks. */
+uint32_t rd_places_cpus(const rd_place places[], uint32_t size, uint32_t rank, bool *crowded);
 
 #endif

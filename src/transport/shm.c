@@ -113,7 +113,9 @@ static void mourn(rd_link *link, uint32_t rank)
     }
     if (link->whole)
         snprintf(where, sizeof where, "rank %u of the world, ", names ? names[in_whole] : in_whole);
-    rd_fail(&cause, RONDA_EPEER, called, "rank %u (%spid %" PRId32 ") died %s", called, where,
+    const char *host = whole_of(link)->host;
+    rd_fail(&cause, RONDA_EPEER, called, "rank %u (%s%s%s%spid %" PRId32 ") died %s", called, where,
+            host ? "host " : "", host ? host : "", host ? ", " : "",
             whole_of(link)->peers[in_whole].pid, call);
     rd_share_abort(link, &cause);
 }
@@ -189,12 +191,14 @@ void rd_shm_wake_also(rd_link *link, int fd, void (*then)(void *context), void *
         epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
-void rd_shm_call_ranks(rd_link *link, const uint32_t *names)
+void rd_shm_call_ranks(rd_link *link, const uint32_t *names, const char *host)
 {
-    if (link->whole)
+    if (link->whole) {
         ((shm_end *)link)->names = names;
-    else
-        ((shm_link *)link)->names = names;
+        return;
+    }
+    ((shm_link *)link)->names = names;
+    ((shm_link *)link)->host = host;
 }
 
 /* --- memory that can be lent --- */

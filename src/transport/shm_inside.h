@@ -28,6 +28,7 @@ typedef struct {
     void (*then)(void *context);
     void *then_context;
     const uint32_t *names; /* what ranks are called in sentences; NULL: as they are counted */
+    const char *host;      /* and their host; NULL: not at all */
     rd_heap heap;
     uint64_t heap_at;       /* in the mapping */
     struct shm_part *parts; /* that this rank has made the memory of */

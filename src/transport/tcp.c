@@ -352,6 +352,7 @@ static void drop_link(tcp_world *w, tcp_link *l)
 
 static void free_world(tcp_world *w)
 {
+    rd_tcp_strike_off(w);
     while (w->links) {
         tcp_link *l = w->links;
         w->links = l->next;
@@ -408,49 +409,6 @@ static bool watch_all(tcp_world *w)
            epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->bell, &bell) == 0;
 }
 
-/* Whether a rank before this one is of the same host; of_cores: and shares its cores. */
-static bool has_elder(const rd_place places[], uint32_t rank, bool of_cores)
-{
-    for (uint32_t r = 0; r < rank; r++)
-        if (places[r].host == places[rank].host &&
-            (!of_cores || places[r].cores == places[rank].cores))
-            return true;
-    return false;
-}
-
-/* The cores that the ranks of a host have together, and how many ranks that are. */
-static uint64_t cpus_of(const rd_tcp_parts *parts, uint64_t host, uint64_t *ranks)
-{
-    uint64_t cpus = 0, quota = UINT32_MAX;
-    *ranks = 0;
-    for (uint32_t r = 0; r < parts->size; r++) {
-        const rd_place *place = &parts->places[r];
-        if (place->host != host)
-            continue;
-        (*ranks)++;
-        quota = place->quota < quota ? place->quota : quota;
-        cpus += has_elder(parts->places, r, true) ? 0 : place->cpus;
-    }
-    return cpus < quota ? cpus : quota;
-}
-
-/* Cores for all ranks together, as on the host that has fewest for each of its own. */
-static uint32_t count_cpus(const rd_tcp_parts *parts, bool *crowded)
-{
-    uint64_t least = parts->size;
-    for (uint32_t r = 0; r < parts->size; r++) {
-        uint64_t ranks;
-        if (has_elder(parts->places, r, false))
-            continue;
-        const uint64_t cpus = cpus_of(parts, parts->places[r].host, &ranks);
-        const uint64_t all = cpus * parts->size / ranks;
-        least = all < least ? all : least;
-        if (parts->places[r].host == parts->places[parts->rank].host)
-            *crowded = cpus < ranks;
-    }
-    return least ? (uint32_t)least : 1;
-}
-
 ronda_status rd_tcp_open(const rd_tcp_parts *parts, rd_link **out, rd_error *err)
 {
     tcp_world *w = rd_alloc(sizeof *w);
@@ -476,11 +434,18 @@ ronda_status rd_tcp_open(const rd_tcp_parts *parts, rd_link **out, rd_error *err
                        "rank %u: no memory or descriptors for its end of %u ranks%s%s", parts->rank,
                        parts->size, l ? ": " : "", l ? strerror(why) : "");
     }
-    l->link.cpus = count_cpus(parts, &w->crowded);
+    l->link.cpus = rd_places_cpus(parts->places, parts->size, parts->rank, &w->crowded);
     l->link.host_of = parts->host_of;
     add_link(w, l);
+    rd_tcp_enlist(w);
     *out = &l->link;
     return RONDA_OK;
+}
+
+const char *rd_tcp_host(const rd_link *link)
+{
+    const tcp_world *w = rd_tcp_link(link)->world;
+    return w->its.places[w->its.rank].name;
 }
 
 int rd_tcp_descriptor(const rd_link *link)

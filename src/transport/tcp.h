@@ -24,7 +24,8 @@ ronda_status rd_tcp_open(const rd_tcp_parts *parts, rd_link **out, rd_error *err
 
 /* Whether a part is one of several hosts, and ranks of it share one */
 bool rd_tcp_splits_hosts(const rd_link *link, const uint32_t members[], uint32_t size);
-int rd_tcp_descriptor(const rd_link *link); /* readable when something may have come */
+const char *rd_tcp_host(const rd_link *link); /* the name of this rank's */
+int rd_tcp_descriptor(const rd_link *link);   /* readable when something may have come */
 bool rd_tcp_is_connecting(const rd_link *link);
 /* How ranks of this world and its parts wait from now on; NULL: as before */
 void rd_tcp_wait_with(rd_link *link, void (*wait)(void *context, uint32_t idle, uint64_t until_ns),

@@ -455,12 +455,23 @@ void rd_tcp_take_leave(tcp_link *l)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Whether the peers' systems have all that was written, or the peers will write no more. */
+/* After a failure nobody is waited for but as long as last words take. */
+static uint64_t close_by(const tcp_world *w)
+{
+    for (const tcp_link *l = w->links; l; l = l->next)
+        if (atomic_load(&l->alarm))
+            return rd_now_ns() + LAST_WORDS_NS;
+    return rd_deadline_ns(w->its.timeout_ns);
+}
+
+/* Whether the peers' systems have all that was written, or the peers will write no more, or their hosts have gone
+ * silent. */
 static bool arrived(tcp_world *w)
 {
     for (const tcp_conn *c = w->conns; c; c = c->next) {
         int left = 0;
-        if (c->state == TCP_OPEN && !c->hung_up && ioctl(c->fd, SIOCOUTQ, &left) == 0 && left)
+        if (c->state == TCP_OPEN && !c->hung_up && ioctl(c->fd, SIOCOUTQ, &left) == 0 && left &&
+            !rd_tcp_is_silent(c))
             return false;
     }
     return true;
@@ -471,7 +482,7 @@ static bool arrived(tcp_world *w)
 void rd_tcp_close_world(tcp_world *w)
 {
     enum { A_MOMENT_NS = 1000000 };
-    const uint64_t until = rd_deadline_ns(w->its.timeout_ns);
+    const uint64_t until = close_by(w);
     pthread_mutex_lock(&w->lock);
     w->closing = true;
     for (tcp_conn *c = w->conns, *next; c; c = next) {

@@ -106,6 +106,7 @@ void rd_tcp_end(tcp_world *w, tcp_conn *c)
         peer->out = peer->out == c ? NULL : peer->out;
         peer->in = peer->in == c ? NULL : peer->in;
     }
+    epoll_ctl(w->epoll, EPOLL_CTL_DEL, c->fd, NULL); /* a forked process may have it open, too */
     close(c->fd);
     c->fd = -1;
     free_conn(c);

@@ -4,6 +4,7 @@
  *     tcp_board.c    where ranks stand, failure, closing
  *     tcp_connect.c  connections: when they are opened, and by whom
  *     tcp_flow.c     bytes from and to sockets
+ *     tcp_forks.c    processes that are forked
  *
  * A rank has one tcp_world: its sockets, and one thread that reads them, whoever waits.  The world and each part
  * of it that the rank is in are links that share it.
@@ -172,6 +173,7 @@ struct tcp_peer {
 };
 
 struct tcp_world {
+    tcp_world *next; /* of this process's */
     pthread_mutex_t lock;
     int epoll, bell;
     rd_tcp_parts its;
@@ -212,6 +214,10 @@ static inline bool rd_tcp_is_beside(const tcp_link *l, uint32_t rank)
 rd_port *rd_tcp_port(rd_link *link, uint32_t peer, uint32_t channel);
 char *rd_pool_take(tcp_world *w, uint64_t bytes, uint64_t *capacity); /* NULL: no memory */
 void rd_pool_give(tcp_world *w, char *data, uint64_t capacity);
+
+/* tcp_forks.c */
+void rd_tcp_enlist(tcp_world *w);
+void rd_tcp_strike_off(tcp_world *w); /* if it is there */
 
 /* tcp_flow.c; the lock is held. */
 void rd_tcp_make_ready(rd_port *p);              /* it has something to write */

@@ -193,10 +193,10 @@ int rd_shm_create(uint32_t size, rd_error *err); /* a memfd; -1: err says why */
 /* Before anybody opens it: who the ranks are decides how many cores they have together. */
 ronda_status rd_shm_prepare(int memfd, const int32_t pids[], uint32_t size, rd_error *err);
 /* For a link that has this one for some of its ranks (mixed.c): a descriptor that wakes sleepers too, and what
- * is then called, -1: none; and, also for a part, what ranks are called in sentences, NULL: as they are
- * counted here. */
+ * is then called, -1: none; and, also for a part, what ranks and their host are called in sentences,
+ * NULL: as they are counted here, and not at all. */
 void rd_shm_wake_also(rd_link *link, int fd, void (*then)(void *context), void *context);
-void rd_shm_call_ranks(rd_link *link, const uint32_t *names);
+void rd_shm_call_ranks(rd_link *link, const uint32_t *names, const char *host);
 /* The doorbells are the link's from now on, whatever it returns, and -1 in parts. */
 ronda_status rd_shm_open(const rd_shm_parts *parts, rd_link **out, rd_error *err);
 
