@@ -85,11 +85,12 @@ typedef enum {
     RUN_NO_DIRECTORY, /* that of the launcher, on a host */
     RUN_BY_SIGNAL,    /* to us */
     RUN_TIMEOUT,
-    RUN_OUTPUT,  /* nobody takes it */
-    RUN_FRONT,   /* it is gone */
-    RUN_NO_HOST, /* its agent ended before there was a remote side */
-    RUN_HOST,    /* its agent ended early */
-    RUN_SILENT,  /* a host that is not heard any more */
+    RUN_OUTPUT,    /* nobody takes it */
+    RUN_FRONT,     /* it is gone */
+    RUN_NO_HOST,   /* its agent ended before there was a remote side */
+    RUN_HOST,      /* its agent ended early */
+    RUN_SILENT,    /* a host that is not heard any more */
+    RUN_NO_ANSWER, /* or never was; detail: how many others were */
     RUN_ELSEWHERE
 } run_cause;
 

@@ -97,6 +97,11 @@ static void add_room(run_far *f, uint64_t which, uint64_t bytes)
     f->room[which] += bytes < most ? (size_t)bytes : most;
 }
 
+static void answer_ping(run_far *f, const run_frame *ping)
+{
+    run_link_put(&f->link, RUN_PING, (uint64_t[]){ping->numbers[0], rd_now_ns()}, 2, NULL, 0);
+}
+
 bool run_far_next(run_far *f, run_order *out)
 {
     run_frame frame;
@@ -107,7 +112,7 @@ bool run_far_next(run_far *f, run_order *out)
         else if (frame.kind == RUN_TAKEN && which <= RUN_ERR)
             add_room(f, which, frame.numbers[1]);
         else if (frame.kind == RUN_PING)
-            run_link_put(&f->link, RUN_PING, NULL, 0, NULL, 0);
+            answer_ping(f, &frame);
         if (frame.kind >= RUN_SIGNAL && frame.kind <= RUN_KILL) {
             const bool one = which >= 1 && which < NSIG;
             *out = (run_order){.kind = frame.kind, .signal = one ? (int)which : SIGTERM};
@@ -141,9 +146,10 @@ void run_far_ended(run_far *f, uint32_t rank)
 
 void run_far_verdict(run_far *f, const run_verdict *v)
 {
-    const uint64_t numbers[] = {v->why, v->culprit, (uint64_t)v->pid, (uint64_t)v->detail, v->ns};
+    const uint64_t numbers[] = {v->why, v->culprit, (uint64_t)v->pid, (uint64_t)v->detail,
+                                v->ns,  rd_now_ns()};
     if (v->why != RUN_FRONT && v->why != RUN_ELSEWHERE)
-        run_link_put(&f->link, RUN_VERDICT, numbers, 5, NULL, 0);
+        run_link_put(&f->link, RUN_VERDICT, numbers, 6, NULL, 0);
 }
 
 bool run_far_sent(const run_far *f)
@@ -169,7 +175,7 @@ static bool await_frame(run_far *f, int kind, int life, int signals, run_frame *
             if (out->kind == kind)
                 return true;
             if (out->kind == RUN_PING)
-                run_link_put(&f->link, RUN_PING, NULL, 0, NULL, 0);
+                answer_ping(f, out);
             if (out->kind == RUN_SIGNAL || out->kind == RUN_END || out->kind == RUN_KILL)
                 return false;
         }

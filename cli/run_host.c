@@ -3,12 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 
 static void close_all(const int fds[], int count)
 {
@@ -105,4 +107,36 @@ void run_host_leave(run_host *h, uint64_t patience_ns)
     h->kill_ns = rd_now_ns() + patience_ns;
     if (!patience_ns && h->agent > 0)
         kill(h->agent, SIGKILL);
+}
+
+void run_host_call(run_host *h)
+{
+    run_link_put(&h->link, RUN_PING, (uint64_t[]){rd_now_ns(), 0}, 2, NULL, 0);
+}
+
+void run_host_clock(run_host *h, const run_frame *f)
+{
+    const uint64_t trip_ns = rd_now_ns() - f->numbers[0];
+    if (h->trip_ns && trip_ns >= h->trip_ns)
+        return;
+    h->trip_ns = trip_ns;
+    h->ahead_ns = f->numbers[1] - (f->numbers[0] + trip_ns / 2);
+}
+
+char **run_host_names(const run_host hosts[], uint32_t count, uint32_t size)
+{
+    enum { WIDE = HOSTS_NAME + 12 };
+    const uint32_t all = size + count;
+    char **names = rd_alloc(all * (sizeof *names + WIDE));
+    if (!names)
+        return NULL;
+    for (uint32_t i = 0; i < all; i++)
+        names[i] = (char *)(names + all) + (size_t)i * WIDE;
+    for (uint32_t i = 0; i < count; i++) {
+        const run_host *h = &hosts[i];
+        snprintf(names[size + i], WIDE, "%s", h->name);
+        for (uint32_t r = h->first; r < h->first + h->count; r++)
+            snprintf(names[r], WIDE, "%" PRIu32 " %s", r, h->name);
+    }
+    return names;
 }

@@ -52,8 +52,8 @@ typedef struct {
     stage now;
     uint64_t start_ns, next_ns, ping_ns, timeout_ns, pause_ns;
     run_verdict verdict;
-    const run_host *where; /* of the verdict; NULL: here */
-    uint64_t why_ns;
+    const run_host *where;     /* of the verdict; NULL: here */
+    uint64_t why_ns, fault_ns; /* fault_ns: of a rank's, when that was */
 } hub;
 
 /* --- deciding --- */
@@ -124,6 +124,8 @@ static void host_ready(hub *u, run_host *h, uint64_t port)
     if (h->now != HOST_GREETED)
         return;
     h->now = HOST_READY;
+    for (int i = 0; i < 3; i++)
+        run_host_call(h); /* so that its clock is known */
     if (h == u->hosts)
         u->port = port;
     for (uint32_t i = 0; i < u->host_count; i++)
@@ -132,16 +134,39 @@ static void host_ready(hub *u, run_host *h, uint64_t port)
     start_all(u);
 }
 
+static bool by_signal(const run_verdict *v)
+{
+    return WIFSIGNALED(v->detail);
+}
+
+/* Of ranks on several hosts the one that failed first may be heard of last; and one that was killed while
+ * others only ended is the cause. */
+static void consider(hub *u, const run_verdict *v, const run_host *h, uint64_t fault_ns)
+{
+    const bool ours = by_signal(v), theirs = by_signal(&u->verdict);
+    if (u->verdict.why != RUN_RANK || h == u->where ||
+        !(ours == theirs ? fault_ns < u->fault_ns : ours))
+        return;
+    u->verdict = *v;
+    u->where = h;
+    u->fault_ns = fault_ns;
+}
+
 static void host_verdict(hub *u, const run_host *h, const run_frame *f)
 {
+    const uint64_t fault_ns = f->numbers[5] - h->ahead_ns;
     const uint64_t why = f->numbers[0];
     const run_verdict v = {.why = (run_cause)why,
                            .culprit = (uint32_t)f->numbers[1],
                            .pid = (int)f->numbers[2],
                            .detail = (int)f->numbers[3],
                            .ns = f->numbers[4]};
-    if (why >= RUN_RANK && why <= RUN_BY_SIGNAL)
-        decide(u, v, h, why == RUN_RANK ? RUN_HEAR : RUN_END, 0);
+    if (why < RUN_RANK || why > RUN_BY_SIGNAL)
+        return;
+    if (decide(u, v, h, why == RUN_RANK ? RUN_HEAR : RUN_END, 0))
+        u->fault_ns = fault_ns;
+    else if (why == RUN_RANK)
+        consider(u, &v, h, fault_ns);
 }
 
 static void host_done(hub *u, run_host *h)
@@ -172,6 +197,8 @@ static void hear(hub *u, run_host *h, const run_frame *f)
         host_verdict(u, h, f);
     } else if (f->kind == RUN_TAKEN && n[0] == RUN_IN) {
         u->room += n[1] < RUN_WINDOW - u->room ? (size_t)n[1] : RUN_WINDOW - u->room;
+    } else if (f->kind == RUN_PING) {
+        run_host_clock(h, f);
     } else if (f->kind == RUN_DONE) {
         host_done(u, h);
     }
@@ -296,7 +323,7 @@ static void ping(hub *u, uint64_t now_ns)
         run_host *h = &u->hosts[i];
         if (h->now == HOST_CALLED || h->now == HOST_LEFT)
             continue;
-        run_link_put(&h->link, RUN_PING, NULL, 0, NULL, 0);
+        run_host_call(h);
         if (now_ns - h->link.heard_ns < RUN_SILENCE_NS)
             continue;
         decide(u, (run_verdict){.why = RUN_SILENT, .culprit = i, .ns = RUN_SILENCE_NS}, h, RUN_HEAR,
@@ -306,9 +333,37 @@ static void ping(hub *u, uint64_t now_ns)
     u->ping_ns = now_ns + RUN_PING_NS;
 }
 
+/* What ranks have for their start, hosts have too: RONDA_TIMEOUT, or what it is if it is not set. */
+static uint64_t call_ns(void)
+{
+    const char *text = getenv("RONDA_TIMEOUT");
+    const double seconds = text ? strtod(text, NULL) : 0;
+    return seconds > 0 && seconds < 1e9 ? (uint64_t)(seconds * 1e9) : RUN_SILENCE_NS;
+}
+
+static void miss_hosts(hub *u)
+{
+    const run_host *missed = NULL;
+    int here = 0;
+    for (uint32_t i = 0; i < u->host_count; i++) {
+        const bool answered = u->hosts[i].now >= HOST_READY;
+        here += answered;
+        missed = !answered && !missed ? &u->hosts[i] : missed;
+    }
+    decide(u,
+           (run_verdict){.why = RUN_NO_ANSWER,
+                         .culprit = missed ? (uint32_t)(missed - u->hosts) : 0,
+                         .detail = here,
+                         .ns = call_ns()},
+           missed, RUN_END, 0);
+    leave_all(u, 0);
+}
+
 static void look_at_clock(hub *u)
 {
     const uint64_t now_ns = rd_now_ns();
+    if (u->now == CALLING && now_ns >= u->start_ns + call_ns())
+        miss_hosts(u);
     if (u->timeout_ns && !u->pause_ns && now_ns >= u->timeout_ns)
         decide(u, (run_verdict){.why = RUN_TIMEOUT, .detail = (int)u->running}, NULL, RUN_END, 0);
     if (now_ns >= u->ping_ns)
@@ -440,25 +495,6 @@ static void finish_output(hub *u)
 
 /* --- the beginning and the end --- */
 
-/* "2 nodeb" for a rank, "nodeb" for an agent */
-static bool make_names(hub *u)
-{
-    enum { WIDE = HOSTS_NAME + 12 };
-    const uint32_t size = u->request->size, count = size + u->host_count;
-    u->names = rd_alloc(count * (sizeof *u->names + WIDE));
-    if (!u->names)
-        return false;
-    for (uint32_t i = 0; i < count; i++)
-        u->names[i] = (char *)(u->names + count) + (size_t)i * WIDE;
-    for (uint32_t i = 0; i < u->host_count; i++) {
-        const run_host *h = &u->hosts[i];
-        snprintf(u->names[size + i], WIDE, "%s", h->name);
-        for (uint32_t r = h->first; r < h->first + h->count; r++)
-            snprintf(u->names[r], WIDE, "%" PRIu32 " %s", r, h->name);
-    }
-    return true;
-}
-
 static bool make_hosts(hub *u)
 {
     const hosts_list *l = &u->request->hosts;
@@ -481,7 +517,7 @@ static bool prepare(hub *u)
 {
     const run_request *q = u->request;
     errno = ENOMEM;
-    if (!make_hosts(u) || !make_names(u))
+    if (!make_hosts(u) || !(u->names = run_host_names(u->hosts, u->host_count, u->request->size)))
         return false;
     const size_t ranks = q->size + u->host_count;
     u->environment = run_variables(q, u->place);
@@ -526,7 +562,7 @@ static int say(const hub *u)
     const char *words = "";
     if (v->why == RUN_RANK)
         words = run_output_words(u->output, v->culprit);
-    const bool agent = v->why == RUN_NO_HOST || v->why == RUN_HOST;
+    const bool agent = v->why == RUN_NO_HOST || v->why == RUN_HOST || v->why == RUN_NO_ANSWER;
     if (agent)
         words = run_output_words(u->output, u->request->size + v->culprit);
     if (agent && !*words)

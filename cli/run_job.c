@@ -274,10 +274,12 @@ static void hear_orders(job *j)
     const run_verdict elsewhere = {.why = RUN_ELSEWHERE};
     run_order o;
     while (j->now != GONE && run_far_next(j->far, &o)) {
-        if (o.kind == RUN_SIGNAL)
+        if (o.kind == RUN_SIGNAL) {
             hear_signal(j, o.signal);
-        else
+        } else {
+            reap(j, 0); /* what failed elsewhere may be what follows from it */
             fail(j, elsewhere);
+        }
         if (o.kind == RUN_END && j->now < TOLD)
             enter(j, TOLD);
         if (o.kind == RUN_KILL && j->now != GONE)

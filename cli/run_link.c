@@ -61,9 +61,10 @@ static int numbers_of(int kind)
     case RUN_SETUP:
         return 8;
     case RUN_VERDICT:
-        return 5;
+        return 6;
     case RUN_SAID:
     case RUN_TAKEN:
+    case RUN_PING:
         return 2;
     case RUN_SIGNAL:
     case RUN_READY:
@@ -75,7 +76,6 @@ static int numbers_of(int kind)
     case RUN_KILL:
     case RUN_INPUT:
     case RUN_DONE:
-    case RUN_PING:
         return 0;
     default:
         return -1;

@@ -22,7 +22,7 @@
 
 #include "run.h"
 
-#define RUN_HELLO "ronda remote side 1\n"
+#define RUN_HELLO "ronda remote side 2\n"
 
 enum {
     RUN_FRAME_MOST = 8 << 20,
@@ -42,10 +42,10 @@ enum {
     RUN_READY,   /* port, or 0 */
     RUN_SAID,    /* rank, RUN_OUT or RUN_ERR; bytes */
     RUN_ENDED,   /* rank */
-    RUN_VERDICT, /* why, culprit, pid, detail, ns */
+    RUN_VERDICT, /* why, culprit, pid, detail, ns; and when that was, by the host's clock */
     RUN_DONE,
     RUN_TAKEN, /* RUN_OUT, RUN_ERR or RUN_IN; how many bytes */
-    RUN_PING   /* to be answered by one */
+    RUN_PING   /* the launcher's clock; to be answered by the same, and the host's clock */
 };
 
 enum { RUN_IN = 2 };

@@ -83,6 +83,10 @@ int run_say(const run_request *q, const run_verdict *v, const char *host, const 
     case RUN_SILENT:
         return cli_failed(ME, "host %s is lost: nothing was heard of it for %.0f s", where,
                           (double)v->ns / 1e9);
+    case RUN_NO_ANSWER:
+        return cli_failed(ME, "host %s has not answered within %.3g s, %d of %" PRIu32 " have%s%s",
+                          where, (double)v->ns / 1e9, v->detail, q->hosts.count,
+                          *words ? "; its last line: " : "", words);
     case RUN_FRONT:
     case RUN_ELSEWHERE:
         break;
