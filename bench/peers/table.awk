@@ -16,12 +16,15 @@ function middle(library, point,    r, n, v) {
     return n ? v[int((n + 1) / 2)] : ""
 }
 
-# "2.31 (1.90-2.55)": how many times as long as this ronda the quicker MPI takes, round by round.
-function ratio(library, point,    r, n, v, a, b, best) {
+# "2.31 (1.90-2.55)": how many times as long as this ronda the quickest other takes, round by round.
+function ratio(library, point,    r, n, v, i, t, best) {
     n = 0
     for (r = 1; r <= rounds; r++) {
-        a = us[r, "openmpi", point]; b = us[r, "mpich", point]
-        best = a == "" || (b != "" && b + 0 < a + 0) ? b : a
+        best = ""
+        for (i = 1; i <= others; i++) {
+            t = us[r, other[i], point]
+            best = t != "" && (best == "" || t + 0 < best + 0) ? t : best
+        }
         if (best != "" && us[r, library, point] > 0)
             v[++n] = best / us[r, library, point]
     }
@@ -47,8 +50,9 @@ function cell(x) {
 }
 
 END {
-    line = "%-14s %10s %-4s %10s %10s %10s %10s  %-20s %-20s\n"
-    printf line, "collective", "bytes", "dist", "private", "allocated", "Open MPI", "MPICH", "ratio, private", "ratio, allocated"
+    others = split("openmpi,mpich,gloo", other, ",")
+    line = "%-14s %10s %-4s %10s %10s %10s %10s %10s  %-20s %-20s\n"
+    printf line, "collective", "bytes", "dist", "private", "allocated", "Open MPI", "MPICH", "Gloo", "ratio, private", "ratio, allocated"
     for (i = 1; i <= count; i++) {
         point = points[i]
         split(point, part, ",")
@@ -59,7 +63,7 @@ END {
         }
         printf line, part[1], part[2], part[3], cell(middle("ronda private", point)),
             cell(middle("ronda allocated", point)), cell(middle("openmpi", point)),
-            cell(middle("mpich", point)), one, ratio("ronda allocated", point)
+            cell(middle("mpich", point)), cell(middle("gloo", point)), one, ratio("ronda allocated", point)
     }
     for (name in number)
         printf "%-14s geometric mean of the private ratios: %.2f\n", name, exp(logs[name] / number[name])
