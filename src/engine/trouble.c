@@ -135,24 +135,47 @@ static bool has_called(rd_link *link, const rd_record *mine, uint32_t rank)
     return link->transport->presence(link, rank).sequence >= mine->sequence;
 }
 
+static bool is_silent(const rd_presence *p, uint64_t now)
+{
+    return p->heard_ns + SILENCE_NS < now;
+}
+
+/* Of those who are known by hearsay, who has not been heard of for longest; RONDA_ANY: nobody for long. */
+static uint32_t longest_silent(rd_link *link, uint64_t now)
+{
+    uint32_t found = RONDA_ANY;
+    uint64_t heard_ns = UINT64_MAX;
+    for (uint32_t r = 0; r < link->size; r++) {
+        const rd_presence p = link->transport->presence(link, r);
+        if (r == link->rank || !p.hearsay || p.closed || !is_silent(&p, now) ||
+            p.heard_ns >= heard_ns)
+            continue;
+        found = r;
+        heard_ns = p.heard_ns;
+    }
+    return found;
+}
+
 /* Follows "waits for" from rank to rank to one that is not inside the call or one before it, or that has
  * not been heard of for long: whoever waits says so several times a second.  If that leads in a circle, any rank
- * that has not made the call. */
+ * that has not made the call, or that is silent. */
 static uint32_t missing_rank(rd_link *link, const rd_record *mine, uint32_t from)
 {
     const uint64_t now = rd_now_ns();
     uint32_t at = from;
     for (uint32_t hops = 0; at < link->size && hops <= link->size; hops++) {
         const rd_presence p = link->transport->presence(link, at);
-        if (!p.inside || p.sequence > mine->sequence || p.awaits >= link->size ||
-            p.heard_ns + SILENCE_NS < now)
+        if (!p.inside || p.sequence > mine->sequence || is_silent(&p, now))
             return at;
+        if (p.awaits >= link->size)
+            break;
         at = p.awaits;
     }
     for (uint32_t r = 0; r < link->size; r++)
         if (!has_called(link, mine, r))
             return r;
-    return from;
+    const uint32_t silent = longest_silent(link, now);
+    return silent != RONDA_ANY ? silent : at < link->size ? at : from;
 }
 
 /* Where a rank stands, seen from a call. */
@@ -288,10 +311,11 @@ ronda_status rd_trouble_timeout(rd_link *link, const rd_record *mine, uint32_t p
     return rd_fail(err, RONDA_ETIMEOUT, missing,
                    "rank %u: %s timed out after %.3g s waiting for rank %u, which %s (%s)%s",
                    link->rank, us, (double)timeout_ns / 1e9, missing,
-                   !entered && p.hearsay    ? "was not heard of in it"
-                   : !entered               ? "has not called it"
-                   : p.posted               ? "has posted it and does not wait for it"
-                   : p.inside || !p.hearsay ? "is in it and silent"
-                                            : "was last heard of in it",
+                   !entered && p.hearsay ? "was not heard of in it"
+                   : !entered            ? "has not called it"
+                   : p.posted            ? "has posted it and does not wait for it"
+                   : p.inside && !is_silent(&p, rd_now_ns()) ? "is in it"
+                   : p.inside || !p.hearsay                  ? "is in it and silent"
+                                                             : "was last heard of in it",
                    last, others);
 }
