@@ -339,13 +339,32 @@ static void bury_unreachable(tcp_world *w, uint32_t rank)
     bury(w, rank, how);
 }
 
+/* A link-local address says by which interface it is reached, as its own host counts them: this one takes that of
+ * its own first one. */
+static rd_ip seen_from_here(const tcp_world *w, const rd_place *place, const rd_ip *at)
+{
+    const rd_place *own = &w->its.places[w->its.rank];
+    rd_ip ip = *at;
+    for (uint32_t i = own->count; i-- > 0 && rd_ip_is_link_local(at) && place->host != own->host;)
+        if (rd_ip_is_link_local(&own->at[i]) && own->at[i].family == 6)
+            ip.scope = own->at[i].scope;
+    return ip;
+}
+
 static void try_address(tcp_world *w, uint32_t rank, uint64_t now)
 {
     tcp_peer *peer = &w->peers[rank];
     const rd_place *place = &w->its.places[rank];
     const uint32_t i = peer->tried++;
     struct sockaddr_storage name;
-    const socklen_t length = rd_ip_sockaddr(&place->at[i], place->port, &name);
+    if (rd_ip_is_loopback(&place->at[i]) && place->host != w->its.places[w->its.rank].host &&
+        place->count > 1) {
+        peer->errors[i] = EHOSTUNREACH; /* whoever answers there is of this host */
+        peer->next_try_ns = now;
+        return;
+    }
+    const rd_ip ip = seen_from_here(w, place, &place->at[i]);
+    const socklen_t length = rd_ip_sockaddr(&ip, place->port, &name);
     const int fd = socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     peer->next_try_ns = now + NEXT_ADDRESS_NS;
     peer->errors[i] = ETIMEDOUT;

@@ -100,7 +100,9 @@ rd_frame_verdict rd_greeting_unpack(const uint8_t bytes[RD_GREETING], rd_greetin
                        .to = get(bytes + 28),
                        .size = get(bytes + 32)};
     memcpy(g->mac, bytes + 40, sizeof g->mac);
-    return g->version == RD_WIRE_VERSION ? RD_FRAME_OK : RD_FRAME_VERSION;
+    if (g->version != RD_WIRE_VERSION || g->features & ~(uint32_t)RD_FEATURES)
+        return RD_FRAME_VERSION;
+    return get(bytes + 36) ? RD_FRAME_FOREIGN : RD_FRAME_OK;
 }
 
 void rd_head_pack(const rd_head *h, uint8_t bytes[RD_HEAD])
@@ -270,6 +272,8 @@ rd_note_verdict rd_note_unpack(const uint8_t bytes[RD_NOTE_HEAD], uint32_t size,
         return RD_NOTE_FRAME;
     n->kind = kind;
     n->features = get(bytes + AT_NOTE_FEATURES);
+    if (n->features & ~(uint32_t)RD_FEATURES)
+        return RD_NOTE_VERSION;
     n->rank = get(bytes + AT_NOTE_RANK);
     n->peer = get(bytes + AT_NOTE_PEER);
     n->size = get(bytes + AT_NOTE_SIZE);

@@ -51,6 +51,8 @@ rd_frame_verdict rd_frame_unpack(const uint8_t bytes[RD_FRAME], rd_frame *frame)
  *     magic 8 | version 4 | features 4 | job 8 | rank 4 | to 4 | size 4 | zero 4 | mac 32
  */
 enum { RD_GREETING = 72 };
+/* Bits of what the other side must know, besides the version; whoever sets one that is not here is refused. */
+enum { RD_FEATURES = 0 };
 typedef struct {
     uint32_t version, features, rank, to, size;
     uint64_t job;
