@@ -56,6 +56,17 @@ static void free_parts(rd_tcp_parts *parts)
     rd_free(parts->host_of);
 }
 
+/* The others have all places, and may have begun: their first call fails with this cause. */
+static void tell_others(const rd_tcp_parts *parts, const rd_error *why)
+{
+    rd_error err = {0};
+    rd_link *tcp;
+    if (rd_tcp_open(parts, &tcp, &err))
+        return;
+    tcp->transport->abort(tcp, why);
+    tcp->transport->close(tcp);
+}
+
 ronda_status rd_open_hosts(const rd_joining *j, rd_link **out, rd_error *err)
 {
     const uint64_t until = rd_deadline_ns(j->timeout_ns);
@@ -70,6 +81,10 @@ ronda_status rd_open_hosts(const rd_joining *j, rd_link **out, rd_error *err)
                          j->size);
     if (!status && parts.host_of)
         status = open_memory(j, &parts, parts.host_of, until, &shm, err);
+    if (status && hosts > 1) {
+        tell_others(&parts, err);
+        return status;
+    }
     if (status || hosts == 1) { /* nobody is elsewhere */
         free_parts(&parts);
         *out = status ? *out : shm;
