@@ -103,7 +103,7 @@ static double work_price(const rd_plan *p, const rd_step *s, const rd_facts *fac
         if (lent && facts->copies && s->from_buffer != RD_SCRATCH)
             return facts->send_ns +
                    (s->twin == RD_NONE ? facts->stage_ns + size * facts->stage_byte_ns : 0);
-        if (lent && !facts->carry_ns && s->back != RD_NONE &&
+        if (lent && facts->carry_ns <= 0 && s->back != RD_NONE &&
             p->steps[s->back].round == s->round + 1)
             return facts->send_ns - facts->lend_ns - size * (facts->copy_ns - facts->fold_ns / 2);
         return facts->send_ns;
