@@ -3,7 +3,12 @@
  * It makes the place where the ranks meet, starts the keeper (run_job.c) and from then on only passes on
  * what comes to it: signals, stops and, where standard input is a terminal, keys.  A terminal gives keys
  * to the foreground's process group alone, and that is ours; the ranks are in groups of their own, so
- * that a Ctrl-C reaches each of them once, through us. */
+ * that a Ctrl-C reaches each of them once, through us.
+ *
+ *     front --- guard --- keeper --- ranks
+ *
+ * The guard does nothing until the keeper has ended.  If that and the front were killed together, it is the guard
+ * who ends what they have left. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -186,7 +191,7 @@ static void suffer(int signal)
 /* --- the front --- */
 
 typedef struct {
-    pid_t keeper;
+    pid_t guard, keeper;
     bool hosts; /* the job is on several */
     int signals;
     int keys; /* where keys go to; -1: nowhere, or it is not ours to pass them on */
@@ -267,7 +272,7 @@ static int front_serve(front *f)
     int status;
     pid_t ended;
     signal(SIGTTIN, SIG_IGN);
-    while ((ended = waitpid(f->keeper, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR))
+    while ((ended = waitpid(f->guard, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR))
         front_turn(f);
     return status;
 }
@@ -301,26 +306,78 @@ static int keep(const run_request *q, const run_place *place, int keys, int life
                           : run_job_keep(q, place, keys, life, NULL);
 }
 
+/* How the keeper has ended is how the guard ends: the front sees no other. */
+static int end_like(int status)
+{
+    if (!WIFSIGNALED(status))
+        return WEXITSTATUS(status);
+    signal(WTERMSIG(status), SIG_DFL);
+    suffer(WTERMSIG(status));
+    return 128 + WTERMSIG(status);
+}
+
+static int guard(const run_request *q, const run_place *place, pid_t keeper, pid_t parent)
+{
+    int status = 0;
+    prctl(PR_SET_NAME, "ronda-guard");
+    while (waitpid(keeper, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (getppid() != parent) {
+        if (q && q->hosts.count)
+            run_kin_wait(RUN_KIN_NS);
+        run_kin_kill();
+        run_place_remove(place);
+    }
+    return end_like(status);
+}
+
+/* In a process of its own; the keeper's number goes to the front. */
+static void start_keeper(const run_request *q, const run_place *place, int keys, int life,
+                         int number, pid_t parent)
+{
+    setpgid(0, 0);
+    pid_t keeper = prctl(PR_SET_CHILD_SUBREAPER, 1) ? -1 : fork();
+    if (keeper == 0) {
+        close(number);
+        _exit(keep(q, place, keys, life));
+    }
+    if (keeper > 0)
+        setpgid(keeper, keeper);
+    if (keeper < 0)
+        keeper = -errno;
+    close(life);
+    close(STDIN_FILENO);
+    if (write(number, &keeper, sizeof keeper) != (ssize_t)sizeof keeper && keeper > 0)
+        kill(keeper, SIGKILL);
+    close(number);
+    _exit(keeper > 0 ? guard(q, place, keeper, parent) : CLI_FAILED);
+}
+
 static int start(const run_request *q, const run_place *place, int signals)
 {
-    int life[2], keys[2] = {STDIN_FILENO, -1};
+    int life[2], number[2], keys[2] = {STDIN_FILENO, -1};
+    const pid_t self = getpid();
     front f = {.signals = signals, .hosts = q && q->hosts.count};
-    if (pipe2(life, O_CLOEXEC) || prctl(PR_SET_CHILD_SUBREAPER, 1))
+    if (pipe2(life, O_CLOEXEC) || pipe2(number, O_CLOEXEC) || prctl(PR_SET_CHILD_SUBREAPER, 1))
         return cli_failed(ME, "cannot start: %s", strerror(errno));
     if (isatty(STDIN_FILENO) && pipe2(keys, O_CLOEXEC))
         return cli_failed(ME, "cannot start: %s", strerror(errno));
     fflush(stdout);
-    f.keeper = fork();
-    if (f.keeper < 0)
+    f.guard = fork();
+    if (f.guard < 0)
         return cli_failed(ME, "cannot start: %s", strerror(errno));
-    if (f.keeper == 0) {
+    if (f.guard == 0) {
         close(life[1]);
+        close(number[0]);
         close(f.signals);
         if (keys[1] >= 0)
             close(keys[1]);
-        _exit(keep(q, place, keys[0], life[0]));
+        start_keeper(q, place, keys[0], life[0], number[1], self);
     }
-    setpgid(f.keeper, f.keeper);
+    close(number[1]);
+    if (read(number[0], &f.keeper, sizeof f.keeper) != (ssize_t)sizeof f.keeper || f.keeper <= 0)
+        return cli_failed(ME, "cannot start: %s", strerror(f.keeper < 0 ? -f.keeper : EIO));
+    close(number[0]);
     close(life[0]);
     f.keys = keys[1];
     if (f.keys >= 0) {

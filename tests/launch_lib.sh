@@ -130,9 +130,13 @@ quiet() {
     [ ! -s "$tmp/err" ] || complain "$what: says something on standard error"
 }
 
-# The keeper is the launcher's child.
-keeper_of() {
+# The guard is the launcher's child, and the keeper is the guard's.
+guard_of() {
     grep -l "^PPid:[[:space:]]*$1\$" /proc/[0-9]*/status 2>/dev/null | sed 's|/proc/\([0-9]*\)/.*|\1|' | head -n 1
+}
+
+keeper_of() {
+    guard_of "$(guard_of "$1")"
 }
 
 in_state() { # STATE PID...
