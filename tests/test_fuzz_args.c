@@ -135,7 +135,9 @@ static void check_plan(const cli_plan_request *q, const words *w)
               shown(w));
         for (uint32_t i = 0; i < c.count; i++)
             CHECK(c.prices[i].algorithm->kind == s->kind && c.prices[i].ns >= 0 &&
-                      (!i || c.prices[i - 1].ns <= c.prices[i].ns),
+                      (!i || c.prices[i - 1].bulky < c.prices[i].bulky ||
+                       (c.prices[i - 1].bulky == c.prices[i].bulky &&
+                        c.prices[i - 1].ns <= c.prices[i].ns)),
                   "%s: the prices are not in order", shown(w));
     }
 }
