@@ -95,14 +95,16 @@ static bool is_left_out(opener *open, const rd_algorithm *a, uint64_t turn)
     return test_sanitized() && (uint64_t)(a - rd_algorithms) % of != turn % of;
 }
 
-/* Every algorithm: between threads, and then where nothing of the caller's can be lent, or by sockets. */
+/* Every algorithm: between threads, and then where nothing of the caller's can be lent, or by sockets.  Of the
+ * sizes every other one, and each time others. */
 static void same_bits(opener *open, uint32_t least, uint32_t most)
 {
     rng r = rng_start();
     const uint64_t turn = rng_next(&r);
     test_deadline(150);
     for (const rd_algorithm *a = rd_algorithms; a->name; a++)
-        for (uint32_t n = least; n <= (test_sanitized() ? 4 : most) && !test_failed(); n++) {
+        for (uint32_t n = least + (uint32_t)((turn + (uint64_t)(a - rd_algorithms)) % 2);
+             n <= (test_sanitized() && most > 4 ? 4 : most) && !test_failed(); n += 2) {
             if (is_left_out(open, a, turn))
                 break;
             program p = {.size = n, .count = 10, .keep = true};
