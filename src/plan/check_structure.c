@@ -413,13 +413,14 @@ static bool walk_straight(rd_checking *c, uint32_t rank, uint32_t *cursor)
     return true;
 }
 
-/* The send that a receive of this rank is about, or NULL. */
+/* The send that a receive of this rank is about, or NULL.  The peer's plan may not have been looked at yet. */
 static const rd_step *send_for(const rd_checking *c, uint32_t rank, const rd_step *receive)
 {
     const rd_plan *p = c->plans[receive->peer];
-    for (uint32_t l = 0; l < p->lane_count; l++) {
+    for (uint32_t l = 0; l < p->lane_count && p->lanes && p->steps; l++) {
         const rd_plan_lane *lane = &p->lanes[l];
-        if (lane->sends && lane->peer == rank && receive->ordinal < lane->end - lane->first)
+        if (lane->sends && lane->peer == rank && lane->first <= lane->end &&
+            lane->end <= p->step_count && receive->ordinal < lane->end - lane->first)
             return &p->steps[lane->first + receive->ordinal];
     }
     return NULL;
