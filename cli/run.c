@@ -322,7 +322,7 @@ static int guard(const run_request *q, const run_place *place, pid_t keeper, pid
     prctl(PR_SET_NAME, "ronda-guard");
     while (waitpid(keeper, &status, 0) < 0 && errno == EINTR) {
     }
-    if (getppid() != parent) {
+    if (WIFSIGNALED(status) || getppid() != parent) { /* the front may be dying, too */
         if (q && q->hosts.count)
             run_kin_wait(RUN_KIN_NS);
         run_kin_kill();
