@@ -96,7 +96,7 @@ static void prove_world(const rd_algorithm *a, uint32_t n, const rd_hosts *hosts
 static void prove_small_worlds(void *context, uint32_t worker)
 {
     const rd_algorithm *rows = context;
-    const uint32_t most = test_sanitized() ? 6 : 33;
+    const uint32_t most = test_sanitized() ? 5 : 33;
     for (uint32_t n = 1 + worker; n <= most; n += WORKERS)
         for (const rd_algorithm *a = rows; a->name && !test_failed(); a++)
             prove_world(a, n, NULL);
@@ -136,7 +136,7 @@ enum { MOST_HOST_WORLD = 16 };
 static void prove_even_hosts(void *context, uint32_t worker)
 {
     (void)context;
-    const uint32_t most = test_sanitized() ? 6 : MOST_HOST_WORLD;
+    const uint32_t most = test_sanitized() ? 5 : MOST_HOST_WORLD;
     for (uint32_t n = 1 + worker; n <= most; n += WORKERS)
         for (uint32_t each = 1; each <= n; each++) {
             uint32_t rows[MOST_HOST_WORLD], dealt[MOST_HOST_WORLD];

@@ -40,7 +40,7 @@ TEST(every_algorithm_gives_the_models_bits)
 {
     rng r = rng_start();
     planned_call calls[PROGRAM];
-    const uint32_t most = test_sanitized() ? 5 : 17, rounds = test_sanitized() ? 4 : 16;
+    const uint32_t most = test_sanitized() ? 4 : 17, rounds = test_sanitized() ? 4 : 16;
 
     test_deadline(200);
     for (const rd_algorithm *a = rd_algorithms; a->name; a++)
