@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -64,7 +65,7 @@ static lookup *start(const char *host)
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&l->done, &attributes);
     pthread_condattr_destroy(&attributes);
-    if (pthread_create(&thread, NULL, look, l)) {
+    if (rd_thread_start(&thread, look, l)) {
         free_lookup(l);
         return NULL;
     }

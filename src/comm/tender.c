@@ -8,11 +8,11 @@
  *
  * So engines need no locks of their own, and without this thread there is no lock at all. */
 #include "base/mem.h"
+#include "base/thread.h"
 #include "comm/comm.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 
 struct rd_tender {
@@ -57,17 +57,6 @@ static void *main_of(void *context)
     return NULL;
 }
 
-/* The program's signals are the program's. */
-static int start_thread(rd_tender *t)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int error = pthread_create(&t->thread, NULL, main_of, t);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 rd_tender *rd_tender_open(rd_engine *engine)
 {
     pthread_mutexattr_t again;
@@ -81,7 +70,7 @@ rd_tender *rd_tender_open(rd_engine *engine)
     pthread_mutex_init(&t->lock, &again);
     pthread_mutexattr_destroy(&again);
     pthread_cond_init(&t->work, NULL);
-    if (start_thread(t) == 0)
+    if (rd_thread_start(&t->thread, main_of, t) == 0)
         return t;
     rd_free(t);
     return NULL;
