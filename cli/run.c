@@ -346,7 +346,7 @@ static void start_keeper(const run_request *q, const run_place *place, int keys,
     if (keeper < 0)
         keeper = -errno;
     close(life);
-    close(STDIN_FILENO);
+    close(keys); /* the ranks' alone */
     if (write(number, &keeper, sizeof keeper) != (ssize_t)sizeof keeper && keeper > 0)
         kill(keeper, SIGKILL);
     close(number);

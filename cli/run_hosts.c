@@ -23,6 +23,7 @@
 #include "args.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "comm/comm.h"
 #include "run.h"
 #include "run_host.h"
 
@@ -51,6 +52,7 @@ typedef struct {
 
     stage now;
     uint64_t start_ns, next_ns, ping_ns, timeout_ns, pause_ns;
+    uint64_t call_ns; /* for hosts to answer: what ranks have for their start */
     run_verdict verdict;
     const run_host *where;     /* of the verdict; NULL: here */
     uint64_t why_ns, fault_ns; /* fault_ns: of a rank's, when that was */
@@ -333,14 +335,6 @@ static void ping(hub *u, uint64_t now_ns)
     u->ping_ns = now_ns + RUN_PING_NS;
 }
 
-/* What ranks have for their start, hosts have too: RONDA_TIMEOUT, or what it is if it is not set. */
-static uint64_t call_ns(void)
-{
-    const char *text = getenv("RONDA_TIMEOUT");
-    const double seconds = text ? strtod(text, NULL) : 0;
-    return seconds > 0 && seconds < 1e9 ? (uint64_t)(seconds * 1e9) : RUN_SILENCE_NS;
-}
-
 static void miss_hosts(hub *u)
 {
     const run_host *missed = NULL;
@@ -354,7 +348,7 @@ static void miss_hosts(hub *u)
            (run_verdict){.why = RUN_NO_ANSWER,
                          .culprit = missed ? (uint32_t)(missed - u->hosts) : 0,
                          .detail = here,
-                         .ns = call_ns()},
+                         .ns = u->call_ns},
            missed, RUN_END, 0);
     leave_all(u, 0);
 }
@@ -362,7 +356,7 @@ static void miss_hosts(hub *u)
 static void look_at_clock(hub *u)
 {
     const uint64_t now_ns = rd_now_ns();
-    if (u->now == CALLING && now_ns >= u->start_ns + call_ns())
+    if (u->now == CALLING && now_ns >= u->start_ns + u->call_ns)
         miss_hosts(u);
     if (u->timeout_ns && !u->pause_ns && now_ns >= u->timeout_ns)
         decide(u, (run_verdict){.why = RUN_TIMEOUT, .detail = (int)u->running}, NULL, RUN_END, 0);
@@ -534,8 +528,11 @@ static bool prepare(hub *u)
 static void run(hub *u)
 {
     const run_request *q = u->request;
+    rd_settings settings;
+    rd_error error; /* ranks will say it */
     u->start_ns = rd_now_ns();
     u->ping_ns = u->start_ns + RUN_PING_NS;
+    u->call_ns = rd_settings_read(NULL, &settings, &error) ? RUN_SILENCE_NS : settings.timeout_ns;
     u->running = q->size;
     u->room = RUN_WINDOW;
     if (q->timeout_ns)
