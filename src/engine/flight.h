@@ -145,8 +145,8 @@ struct rd_awaited { /* one thing that a straight walk waits for */
     const rd_job *job;
     const rd_step *step;
 };
-bool rd_is_late(
-    const rd_patience *patience); /* looked at now and then, before it looks at the clock */
+/* Of one who has found nothing to do a few times: asked each time, and now and then it looks at the clock. */
+bool rd_is_late(const rd_patience *patience);
 /* what: of a straight walk; NULL: whatever the flights wait for, and hint where news may come from. */
 ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaited *what,
                             rd_port *hint, rd_patience *patience, rd_error *err);

@@ -380,19 +380,18 @@ ronda_status rd_mixed_open(rd_link *tcp, rd_link *shm, rd_link **out, rd_error *
 
 /* --- parts --- */
 
-/* Of a part: who of it is of this rank's host, as the shared memory counts them. */
+/* Of a part: who of it is of this rank's host. */
 typedef struct {
-    uint32_t *ranks;
     uint32_t count;
     uint32_t first; /* of them, as the part counts them */
     uint32_t rank;  /* this rank's number among them */
 } locals;
 
-/* ranks: room for all of them, or NULL. */
+/* ranks: room for all of them, which it gets; or NULL. */
 static locals find_locals(const mixed_link *m, const uint32_t members[], uint32_t size,
                           uint32_t *ranks)
 {
-    locals here = {.ranks = ranks};
+    locals here = {0};
     for (uint32_t i = 0; i < size; i++) {
         if (!is_local(m, members[i]))
             continue;

@@ -229,6 +229,16 @@ static void go_deaf(tcp_world *w, uint64_t now)
     }
 }
 
+/* There was none of what a connection takes: for a moment, or for too long. */
+static void lack(tcp_world *w, uint64_t now, int error)
+{
+    if (!w->deaf_since_ns)
+        w->deaf_since_ns = now;
+    else if (now - w->deaf_since_ns > DEAF_NS)
+        cannot_let_in(w, error);
+    go_deaf(w, now);
+}
+
 static void hear_again(tcp_world *w)
 {
     listen_to(w, EPOLL_CTL_ADD);
@@ -254,16 +264,13 @@ void rd_tcp_accept(tcp_world *w)
 {
     for (;;) {
         const uint64_t now = rd_now_ns();
-        const int fd = has_room(w, now)
-                           ? accept4(w->its.listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)
-                           : -2;
-        const bool scarce = fd == -1 && rd_socket_scarce(errno);
-        if (scarce && w->deaf_since_ns && now - w->deaf_since_ns > DEAF_NS)
-            cannot_let_in(w, errno);
-        if (scarce && !w->deaf_since_ns)
-            w->deaf_since_ns = now;
-        if (scarce || fd == -2)
+        if (!has_room(w, now)) {
             go_deaf(w, now);
+            return;
+        }
+        const int fd = accept4(w->its.listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && rd_socket_scarce(errno))
+            lack(w, now, errno);
         if (fd < 0)
             return;
         w->deaf_since_ns = 0;
