@@ -2,6 +2,7 @@
 #include "links.h"
 
 #include "base/mem.h"
+#include "comm/comm.h"
 #include "transport/mixed.h"
 #include "transport/tcp.h"
 
@@ -116,4 +117,27 @@ bool links_mixed(uint32_t size, rd_link *links[])
             good = !rd_mixed_open(tcp[r], shm[r], &links[r], &err);
     }
     return good;
+}
+
+static void hear(void *context, int level, const char *line)
+{
+    (void)level;
+    if (strstr(line, "bytes of plan"))
+        snprintf(context, LINKS_LINE, "%s", line);
+}
+
+bool links_comms(uint32_t size, rd_link *links[], char said[][LINKS_LINE], ronda_comm *comms[])
+{
+    rd_error err = {0};
+    for (uint32_t r = 0; r < size; r++) {
+        rd_settings settings;
+        const ronda_config config = {
+            .struct_size = sizeof config, .log = hear, .log_context = said[r]};
+        if (rd_settings_read(&config, &settings, &err) ||
+            rd_comm_open(links[r], &settings, NULL, &comms[r], &err)) {
+            fprintf(stderr, "%s\n", err.message);
+            return false;
+        }
+    }
+    return true;
 }

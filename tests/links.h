@@ -2,6 +2,7 @@
 #ifndef RD_LINKS_H
 #define RD_LINKS_H
 
+#include "ronda.h"
 #include "transport/transport.h"
 
 bool links_local(uint32_t size, rd_link *links[]);
@@ -14,5 +15,10 @@ bool links_tcp(uint32_t size, rd_link *links[]);
 
 /* As if on hosts of two ranks each, and the last perhaps of one: both of the above. */
 bool links_mixed(uint32_t size, rd_link *links[]);
+
+/* Communicators over them, whose links they are from then on; said[r] becomes the last that rank r's log says of
+ * a plan. */
+enum { LINKS_LINE = 300 };
+bool links_comms(uint32_t size, rd_link *links[], char said[][LINKS_LINE], ronda_comm *comms[]);
 
 #endif

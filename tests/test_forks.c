@@ -50,12 +50,10 @@ static int outlive(job *j, uint32_t rank)
     if (rank == VICTIM)
         fork_helper(j, rank);
     j->shared->number[rank] = 1;
-    const double start = seconds_now();
     while (!status)
         status = ronda_allreduce(world, &word, &word, 1, RONDA_U32, RONDA_SUM);
     CHECK(status == RONDA_EPEER && strstr(ronda_last_error(world), "rank 1 (host "), "%d: %s",
           status, ronda_last_error(world));
-    CHECK(seconds_now() - start < 20, "by the deadline only");
     CHECK(ronda_close(world) == RONDA_OK, "close");
     return test_failed();
 }

@@ -199,39 +199,24 @@ TEST(rows_for_hosts_run_over_both)
 
 /* --- communicators --- */
 
-enum { RANKS = 6, LINE = 300 };
+enum { RANKS = 6 };
 
 typedef struct {
     ronda_comm *comms[RANKS];
     uint32_t maps[RANKS][RANKS];
-    char said[LINE]; /* rank 0's last plan */
+    char said[RANKS][LINKS_LINE]; /* the last plans */
     ronda_status status[RANKS];
 } world;
-
-static void hear(void *context, int level, const char *line)
-{
-    (void)level;
-    if (strstr(line, "bytes of plan"))
-        snprintf(context, LINE, "%s", line);
-}
 
 /* Threads, which are told that they are on hosts. */
 static bool open_world(world *w)
 {
     rd_link *links[RANKS];
-    rd_error err = {0};
     if (!CHECK(links_local(RANKS, links), "no links"))
         return false;
-    for (uint32_t r = 0; r < RANKS; r++) {
-        rd_settings settings;
-        const ronda_config config = {
-            .struct_size = sizeof config, .log = r ? NULL : hear, .log_context = w->said};
-        rd_settings_read(&config, &settings, &err);
+    for (uint32_t r = 0; r < RANKS; r++)
         links[r]->host_of = w->maps[r];
-        if (!CHECK(!rd_comm_open(links[r], &settings, NULL, &w->comms[r], &err), "%s", err.message))
-            return false;
-    }
-    return true;
+    return CHECK(links_comms(RANKS, links, w->said, w->comms), "no world");
 }
 
 static void sum(void *context, uint32_t rank)
@@ -250,15 +235,15 @@ static void sum(void *context, uint32_t rank)
             if (!CHECK(x[k] == (float)(105 + RANKS * (k % 1000)), "element %zu is %f", k,
                        (double)x[k]))
                 return;
-        CHECK(rank || strstr(w->said, "by leaders") || strstr(w->said, "by hierarchical"), "%s",
-              w->said);
+        const char *said = w->said[rank];
+        CHECK(strstr(said, "by leaders") || strstr(said, "by hierarchical"), "%s", said);
     }
 }
 
 TEST(a_communicator_reads_the_map_of_its_link)
 {
     static world w;
-    w = (world){.said = ""};
+    w = (world){.comms = {NULL}};
     for (uint32_t r = 0; r < RANKS; r++)
         for (uint32_t q = 0; q < RANKS; q++)
             w.maps[r][q] = q / 3 + 40;
@@ -275,7 +260,7 @@ TEST(a_communicator_reads_the_map_of_its_link)
 TEST(a_rank_with_another_map_is_found_out)
 {
     static world w;
-    w = (world){.said = ""};
+    w = (world){.comms = {NULL}};
     for (uint32_t r = 0; r < RANKS; r++)
         for (uint32_t q = 0; q < RANKS; q++)
             w.maps[r][q] = r == 4 ? q % 2 : q / 3;

@@ -9,36 +9,19 @@
 #include "harness.h"
 #include "links.h"
 
-enum { RANKS = 5, LINE = 300, COUNT = 50000 };
+enum { RANKS = 5, COUNT = 50000 };
 
 typedef struct {
     ronda_comm *comms[RANKS];
-    char said[RANKS][LINE]; /* the last plan */
+    char said[RANKS][LINKS_LINE]; /* the last plan */
 } world;
-
-static void hear(void *context, int level, const char *line)
-{
-    (void)level;
-    if (strstr(line, "bytes of plan"))
-        snprintf(context, LINE, "%s", line);
-}
 
 static bool open_world(world *w)
 {
     rd_link *links[RANKS];
-    rd_error err = {0};
     *w = (world){.comms = {NULL}};
-    if (!CHECK(links_mixed(RANKS, links), "no links"))
-        return false;
-    for (uint32_t r = 0; r < RANKS; r++) {
-        rd_settings settings;
-        const ronda_config config = {
-            .struct_size = sizeof config, .log = hear, .log_context = w->said[r]};
-        rd_settings_read(&config, &settings, &err);
-        if (!CHECK(!rd_comm_open(links[r], &settings, NULL, &w->comms[r], &err), "%s", err.message))
-            return false;
-    }
-    return true;
+    return CHECK(links_mixed(RANKS, links) && links_comms(RANKS, links, w->said, w->comms),
+                 "no world");
 }
 
 /* An allreduce whose operands are known by color, a ring of messages; where each rank stands in it. */
@@ -149,20 +132,21 @@ static void fail_together(void *context, uint32_t rank)
     ronda_close(of);
 }
 
-TEST(a_part_is_aborted)
+static void abort_one(bool whole)
 {
     static failing f;
-    f.whole = false;
+    f.whole = whole;
     f.ready = 0;
     if (open_world(&f.w))
         run_ranks(RANKS, fail_together, &f);
 }
 
+TEST(a_part_is_aborted)
+{
+    abort_one(false);
+}
+
 TEST(a_part_of_a_world_that_is_aborted)
 {
-    static failing f;
-    f.whole = true;
-    f.ready = 0;
-    if (open_world(&f.w))
-        run_ranks(RANKS, fail_together, &f);
+    abort_one(true);
 }

@@ -149,9 +149,7 @@ int MPI_Reduce(const void *x, void *y, int count, MPI_Datatype type, MPI_Op op, 
 {
     return typed(type, [=](auto *as) {
         gloo::ReduceOptions o(context);
-        /* Others than the root have a result, too, if it is only of their own */
-        o.setOutput(cast(as, x == MPI_IN_PLACE || !y ? (x == MPI_IN_PLACE ? y : x) : y),
-                    (size_t)count);
+        o.setOutput(cast(as, y ? y : x), (size_t)count); /* in place, or no root: it sums where it lies */
         o.setReduceFunction(fold_of(type, op));
         o.setRoot(root);
         gloo::reduce(o);
