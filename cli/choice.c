@@ -14,7 +14,10 @@ bool cli_choose(const cli_plan_request *q, cli_choice *out)
     *out = (cli_choice){.facts = q->threads                  ? rd_facts_local(cpus)
                                  : hosts && hosts->count > 1 ? rd_facts_mixed(cpus * hosts->count)
                                                              : rd_facts_shm(cpus)};
-    out->facts.segment_bytes = q->segment_bytes ? q->segment_bytes : UINT64_MAX;
+    if (q->cut) {
+        out->facts.segment_bytes = q->segment_bytes ? q->segment_bytes : UINT64_MAX;
+        out->facts.part_bytes = 0;
+    }
     return rd_choose(&q->shape, &out->facts, out->prices, &out->count) != NULL;
 }
 

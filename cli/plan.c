@@ -35,7 +35,8 @@ const char cli_plan_help[] =
     "      --op OP            sum (if none is given), mean, prod, min, max, band, bor, bxor\n"
     "      --root R           of a reduce, broadcast, gather or scatter (0)\n"
     "      --in-place         the result replaces what the rank gave\n"
-    "      --segment BYTES    cut into chunks so that messages have about this size (1048576); 0: do not\n"
+    "      --segment BYTES    cut into chunks so that messages have about this size, 0: do not; as the\n"
+    "                         library does if none is given, and --summary 1048576\n"
     "      --threads          prices for ranks that are threads; if not given, for processes, with sockets\n"
     "                         between hosts\n"
     "      --summary          one line per algorithm: rounds, steps, messages and elements sent; each of\n"
@@ -122,6 +123,8 @@ static int show(cli_plan_request *q)
         return no_memory();
     if (!q->algorithm)
         q->algorithm = q->forced ? q->forced : choice.prices[0].algorithm;
+    if (!q->cut)
+        q->segment_bytes = rd_segment_for(&choice.facts, q->algorithm, &q->shape);
     if (q->draw || q->svg)
         return cli_draw(q);
     if (!q->all_ranks)

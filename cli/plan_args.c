@@ -116,7 +116,7 @@ static bool read_one(reading *r, const cli_args *a, int option)
     case ROOT:
         return number32(a, 0, MOST_RANKS - 1, &q->shape.root);
     case SEGMENT:
-        return cli_number(a, 0, PTRDIFF_MAX, &q->segment_bytes);
+        return q->cut = cli_number(a, 0, PTRDIFF_MAX, &q->segment_bytes);
     case IN_PLACE:
         return q->shape.in_place = true;
     case ALL_RANKS:

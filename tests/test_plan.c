@@ -1,10 +1,11 @@
-/* test_plan.c: what plans cost in memory, and how long they are kept. */
+/* test_plan.c: what plans cost in memory, how they are cut, and how long they are kept. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "harness.h"
-#include "plan/plan.h"
+#include "plan/choose.h"
 #include "ronda.h"
 
 static rd_plan *build(ronda_kind kind, const char *name, uint32_t rank, uint32_t size,
@@ -92,6 +93,38 @@ TEST(the_plan_used_longest_ago_goes_first)
     sum(c, 4);
     CHECK(built == 66, "another one went");
     ronda_close(c);
+}
+
+/* --- how long messages are --- */
+
+TEST(parts_of_large_calls_stay_in_the_caches)
+{
+    const rd_facts shm = rd_facts_shm(16), crowded = rd_facts_shm(2), threads = rd_facts_local(16),
+                   mixed = rd_facts_mixed(16);
+    const rd_algorithm *two_shot = rd_algorithm_named(RONDA_ALLREDUCE, "two_shot"),
+                       *tree = rd_algorithm_named(RONDA_ALLREDUCE, "double_tree"),
+                       *scatter = rd_algorithm_named(RONDA_BROADCAST, "scatter");
+    const struct {
+        const rd_facts *facts;
+        const rd_algorithm *algorithm;
+        uint32_t ranks;
+        uint64_t count, segment;
+    } rows[] = {
+        {&shm, two_shot, 16, 1 << 22, 24 << 10},    {&shm, two_shot, 12, 1 << 22, 32 << 10},
+        {&shm, two_shot, 8, 1 << 22, 128 << 10},    {&shm, two_shot, 3, 1 << 22, 128 << 10},
+        {&shm, two_shot, 2, 1 << 22, 1 << 20},      {&shm, two_shot, 16, 1 << 18, 1 << 20},
+        {&shm, tree, 16, 1 << 22, 1 << 20},         {&shm, scatter, 16, 1 << 22, 1 << 20},
+        {&crowded, two_shot, 16, 1 << 22, 1 << 20}, {&threads, two_shot, 16, 1 << 22, 1 << 20},
+        {&mixed, two_shot, 16, 1 << 22, 1 << 18},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const rd_shape s = {.kind = rows[i].algorithm->kind,
+                            .size = rows[i].ranks,
+                            .width = 4,
+                            .count = rows[i].count};
+        const uint64_t segment = rd_segment_for(rows[i].facts, rows[i].algorithm, &s);
+        CHECK(segment == rows[i].segment, "row %zu: %" PRIu64 " bytes", i, segment);
+    }
 }
 
 /* --- nothing is left --- */

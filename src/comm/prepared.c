@@ -116,7 +116,7 @@ static bool make(ronda_comm *c, const rd_call *call, rd_prepared *out)
     const rd_algorithm *a = call->algorithm ? call->algorithm : c->forced[call->kind];
     if (!a || !rd_fits(a, &shape))
         a = choose(c, call, &shape);
-    out->plan = a ? rd_plan_build(a, &shape, c->facts.segment_bytes) : NULL;
+    out->plan = a ? rd_plan_build(a, &shape, rd_segment_for(&c->facts, a, &shape)) : NULL;
     rd_free(starts);
     if (!out->plan) {
         rd_free((void *)out->call.counts);

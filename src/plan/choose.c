@@ -46,7 +46,25 @@ rd_facts rd_facts_shm(uint32_t cpus)
     facts.copies = true;
     facts.copy_ns = 0.08;
     facts.fold_ns = 0.09;
+    facts.part_bytes = 128 << 10;
     return facts;
+}
+
+/* Parts of a chunk go to the ranks that fold them and come back while the next chunks are on their way: a few
+ * chunks, which should be in the caches still when they come home.  And a rank has one place for all that it
+ * sends, shared out among its peers: with more than FEW of them there is room for a few short parts each.
+ * Calls that are short stay whole, and so do those of ranks that share cores, which wait for each other
+ * with every message. */
+uint64_t rd_segment_for(const rd_facts *facts, const rd_algorithm *a, const rd_shape *s)
+{
+    enum { FEW = 8, LEAST = 4 << 10, ALL_PARTS = 384 << 10, SHORT = 1 << 20 };
+    const bool crowded = s->size > facts->cpus;
+    if (!facts->part_bytes || !(a->flags & RD_PARTED) || !rd_kind_reduces(s->kind) || crowded ||
+        s->size < 3 || s->count <= SHORT / s->width)
+        return facts->segment_bytes;
+    if (s->size <= FEW)
+        return facts->part_bytes;
+    return ALL_PARTS / s->size > LEAST ? ALL_PARTS / s->size : LEAST;
 }
 
 /* And over sockets, with 2 to 16 ranks on one machine of 16 cores: what is sent goes through the system twice.
@@ -71,6 +89,7 @@ rd_facts rd_facts_mixed(uint32_t cpus)
 {
     rd_facts facts = rd_facts_shm(cpus);
     facts.segment_bytes = between_hosts.segment_bytes;
+    facts.part_bytes = 0;
     facts.far = &between_hosts;
     facts.wire_ns = 0.8;
     return facts;

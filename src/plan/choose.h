@@ -19,6 +19,8 @@ typedef struct rd_facts {
     double fold_ns;         /* per byte and operand */
     bool copies;            /* what is sent of the caller's memory */
     uint64_t segment_bytes; /* what plans are cut for */
+    uint64_t
+        part_bytes; /* those whose messages are parts, if there is a core for each rank; 0: as all */
     /* Of peers on another host, by the map of the shape; NULL: they are like others */
     const struct rd_facts *far;
     double wire_ns; /* per byte that a host sends or gets, by all of its ranks together */
@@ -36,6 +38,9 @@ typedef struct {
     double ns;                 /* estimate */
     bool bulky;                /* it wants more scratch than is worth it: after all others */
 } rd_price;
+
+/* The size of messages that a plan is cut for, as rd_plan_build wants it. */
+uint64_t rd_segment_for(const rd_facts *facts, const rd_algorithm *a, const rd_shape *shape);
 
 /* No memory: .algorithm is NULL. */
 rd_price rd_price_of(const rd_algorithm *a, const rd_shape *shape, const rd_facts *facts);
