@@ -187,10 +187,13 @@ demo: prepare-build
 	@$(O)/examples/demo
 
 SCRIPT_TESTS := tests/worlds tests/launch_hosts tests/docs tests/format tests/house tests/symbols tests/commands tests/cli tests/bench tests/launch tests/launchers tests/hosts tests/doctor tests/install tests/man tests/tutorial
+# What has no threads, or threads that share nothing, tells the thread sanitizer nothing.
+ALONE        := $(addprefix tests/test_,check corpus draw fuzz fuzz_args fuzz_hosts hosts_file launch_frames mutants print)
 OTHER_TESTS  := $(if $(FULL),$(TESTS),$(filter tests/test_fold%,$(TESTS)))
 check: prepare-check
 	@tests/run tests/build \
-	    $(foreach o,$(BUILD) $(BUILD)/address $(BUILD)/thread,$(TESTS:%=$(o)/%)) \
+	    $(foreach o,$(BUILD) $(BUILD)/address,$(TESTS:%=$(o)/%)) \
+	    $(patsubst %,$(BUILD)/thread/%,$(filter-out $(ALONE),$(TESTS))) \
 	    $(OTHER_TESTS:%=$(BUILD)/$(OTHER)/%) $(SCRIPT_TESTS)
 
 prepare-build:
