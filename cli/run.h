@@ -63,6 +63,9 @@ int run_read_hosts(run_request *q);
 
 /* "HOST", "HOST:PORT", "[::1]:PORT": the host with its brackets; port 0: any.  false: it is no such thing. */
 bool run_address_split(const char *text, char *host, size_t capacity, uint32_t *port);
+/* SSH_CONNECTION of a host, "CLIENT PORT SERVER PORT": the address at which it was reached, with its brackets.
+ * false: others could not reach it there, or it is nothing that we know. */
+bool run_reached_at(const char *connection, size_t length, char *host, size_t capacity);
 
 /* Where the ranks meet, and what they prove themselves with. */
 typedef struct {

@@ -288,7 +288,9 @@ static int serve(run_far *f, int life, int signals)
     } else if (s.port && !port) {
         cli_failed(ME, "there is no port to be had: %s", strerror(errno));
     } else {
-        run_link_put(&f->link, RUN_READY, (uint64_t[]){port}, 1, NULL, 0);
+        const char *reached = getenv("SSH_CONNECTION");
+        run_link_put(&f->link, RUN_READY, (uint64_t[]){port}, 1, reached,
+                     reached ? strlen(reached) : 0);
         if (await_frame(f, RUN_START, life, signals, &frame) &&
             frame.length < sizeof place.address) {
             memcpy(place.address, frame.bytes, frame.length);

@@ -49,6 +49,7 @@ typedef struct {
     int signals, life, keys;
     size_t room; /* for input */
     uint64_t port;
+    char reached[RUN_ADDRESS - 8]; /* rank 0's host, there; or nothing is known */
 
     stage now;
     uint64_t start_ns, next_ns, ping_ns, timeout_ns, pause_ns;
@@ -111,6 +112,8 @@ static void start_all(hub *u)
     char host[RUN_ADDRESS - 8], address[RUN_ADDRESS];
     uint32_t wanted = 0;
     hosts_address(&u->request->hosts.at[0], host, sizeof host);
+    if (*u->reached) /* the name may be ssh's alone, or the host's own for its loopback */
+        memcpy(host, u->reached, sizeof host);
     if (u->request->address)
         run_address_split(u->request->address, host, sizeof host, &wanted);
     snprintf(address, sizeof address, "%s:%" PRIu64, host, wanted ? wanted : u->port);
@@ -121,15 +124,17 @@ static void start_all(hub *u)
     u->now = RUNNING;
 }
 
-static void host_ready(hub *u, run_host *h, uint64_t port)
+static void host_ready(hub *u, run_host *h, const run_frame *f)
 {
     if (h->now != HOST_GREETED)
         return;
     h->now = HOST_READY;
     for (int i = 0; i < 3; i++)
         run_host_call(h); /* so that its clock is known */
-    if (h == u->hosts)
-        u->port = port;
+    if (h == u->hosts) {
+        u->port = f->numbers[0];
+        run_reached_at(f->bytes, f->length, u->reached, sizeof u->reached);
+    }
     for (uint32_t i = 0; i < u->host_count; i++)
         if (u->hosts[i].now != HOST_READY)
             return;
@@ -189,7 +194,7 @@ static void hear(hub *u, run_host *h, const run_frame *f)
 {
     const uint64_t *n = f->numbers;
     if (f->kind == RUN_READY) {
-        host_ready(u, h, n[0]);
+        host_ready(u, h, f);
     } else if (f->kind == RUN_SAID && has_rank(h, n[0]) && n[1] <= RUN_ERR) {
         run_output_feed(u->output, (uint32_t)n[0], (int)n[1], f->bytes, f->length);
         h->owed[n[1]] += f->length;

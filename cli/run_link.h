@@ -39,7 +39,7 @@ enum {
     RUN_END,     /* end them now */
     RUN_KILL,    /* without grace */
     RUN_INPUT,   /* bytes for rank 0; none: the end of them */
-    RUN_READY,   /* port, or 0 */
+    RUN_READY,   /* port, or 0; what ssh's server says of the connection */
     RUN_SAID,    /* rank, RUN_OUT or RUN_ERR; bytes */
     RUN_ENDED,   /* rank */
     RUN_VERDICT, /* why, culprit, pid, detail, ns; and when that was, by the host's clock */

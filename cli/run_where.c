@@ -9,6 +9,7 @@
 #include "args.h"
 #include "base/mem.h"
 #include "run.h"
+#include "transport/ip.h"
 
 static const char ME[] = "run";
 
@@ -65,6 +66,24 @@ bool run_address_split(const char *text, char *host, size_t capacity, uint32_t *
     memcpy(host, text, length);
     host[length] = 0;
     *port = (uint32_t)number;
+    return true;
+}
+
+/* What the launcher has of it, too, is of the ssh that led to the launcher. */
+bool run_reached_at(const char *connection, size_t length, char *host, size_t capacity)
+{
+    char text[256], server[RD_IP_TEXT], shown[RD_IP_TEXT];
+    const char *own = getenv("SSH_CONNECTION");
+    rd_ip ip;
+    if (length >= sizeof text)
+        return false;
+    memcpy(text, connection, length);
+    text[length] = 0;
+    if ((own && strcmp(text, own) == 0) || sscanf(text, "%*s %*s %63s", server) != 1 ||
+        !rd_ip_read(server, &ip) || rd_ip_is_loopback(&ip) || rd_ip_is_link_local(&ip))
+        return false;
+    rd_ip_text(&ip, shown);
+    snprintf(host, capacity, strchr(shown, ':') ? "[%s]" : "%s", shown);
     return true;
 }
 

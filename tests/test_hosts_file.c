@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../cli/hosts.h"
+#include "../cli/run.h"
 #include "mangle.h"
 
 /* The list as text, "a:4 b:1", to be compared. */
@@ -121,6 +121,35 @@ TEST(a_host_before_a_port)
         hosts_address(&h, text, sizeof text);
         CHECK(strcmp(text, rows[i].address) == 0, "%s: %s", rows[i].name, text);
     }
+}
+
+TEST(where_a_host_was_reached)
+{
+    static const struct {
+        const char *connection, *host; /* NULL: nowhere */
+    } rows[] = {{"10.0.0.9 50000 10.0.0.1 22", "10.0.0.1"},
+                {"2001:db8::9 50000 2001:db8::1 2222", "[2001:db8::1]"},
+                {"10.0.0.9 50000 10.0.0.2 22", NULL}, /* the launcher's own */
+                {"127.0.0.1 50000 127.0.0.1 22", NULL},
+                {"::1 50000 ::1 22", NULL},
+                {"fe80::9%2 50000 fe80::1%2 22", NULL},
+                {"169.254.0.1 50000 169.254.0.2 22", NULL},
+                {"10.0.0.9 50000 example.org 22", NULL},
+                {"10.0.0.9 50000", NULL},
+                {"", NULL}};
+    char host[64], long_text[400];
+    setenv("SSH_CONNECTION", rows[2].connection, 1);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *text = rows[i].connection, *wanted = rows[i].host;
+        const bool known = run_reached_at(text, strlen(text), host, sizeof host);
+        CHECK(known == (wanted != NULL), "'%s': %s", text, known ? host : "nowhere");
+        CHECK(!wanted || strcmp(host, wanted) == 0, "'%s': %s", text, host);
+    }
+    unsetenv("SSH_CONNECTION");
+    memset(long_text, 'x', sizeof long_text);
+    CHECK(!run_reached_at(long_text, sizeof long_text, host, sizeof host), "no text at all");
+    CHECK(run_reached_at(rows[2].connection, strlen(rows[2].connection), host, sizeof host),
+          "nothing is known of the launcher");
 }
 
 TEST(more_hosts_than_there_may_be)
