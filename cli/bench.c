@@ -1,7 +1,7 @@
 /* bench.c: `ronda bench`: goes through all points; see bench.h.
  *
  * Alone it starts itself again as ranks of a job, by `ronda run`; every rank then goes through the same
- * points, and rank 0 writes. */
+ * points, and rank 0 writes.  Ranks of another launcher are ranks, too. */
 #include "bench.h"
 
 #include <errno.h>
@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/names.h"
 #include "cli.h"
+#include "comm/environment.h"
 
 static const char ME[] = "bench";
 static const uint64_t PROGRESS_NS = 5000000000u;
@@ -267,16 +268,25 @@ static bool measure_all(run *r)
     return !r->request.plot || write_plot(r);
 }
 
+/* Has somebody started the ranks already?  What they say wrong, ronda_init() tells. */
+static bool is_rank(void)
+{
+    const char *size = getenv("RONDA_SIZE");
+    rd_launch launch = {0};
+    rd_error error = {0};
+    return (size && *size) || rd_environment_read(false, &launch, &error) ||
+           (launch.launcher && launch.size > 1);
+}
+
 int cli_bench(int count, char **arguments)
 {
     static run r;
-    const char *size = getenv("RONDA_SIZE");
-    const bool rank = size && *size;
+    const bool rank = is_rank();
     const int status = bench_read(count, arguments, &r.request);
     if (status)
         return status;
     if (rank && r.request.ranks)
-        return cli_wrong(ME, "-n: the ranks are there already, %s of them", size);
+        return cli_wrong(ME, "-n: the ranks are there already");
     const uint32_t cores = rd_usable_cpus();
     const uint32_t ranks = r.request.ranks ? r.request.ranks : cores < 2 ? 2 : cores;
     if (!rank && r.request.root >= ranks)

@@ -15,7 +15,7 @@ const char cli_bench_help[] =
     "  ronda run -n RANKS -- ronda bench [...]\n"
     "\n"
     "  -n, --size RANKS         ranks to start; as many as there are cores if none is given, 2 at least.\n"
-    "                           Not under ronda run, which has started them\n"
+    "                           Not under ronda run, mpirun, srun or torchrun, which have started them\n"
     "  -c, --collective NAMES   allreduce,scan,... or all (allreduce, broadcast, allgather,\n"
     "                           reduce_scatter, reduce, alltoall, barrier)\n"
     "      --min, --max BYTES   sizes to measure, as 8, 64K, 16M or 1G (8 to 64M); the size is that of\n"

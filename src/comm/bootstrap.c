@@ -80,6 +80,14 @@ static ronda_status connect_until(const guest *g, const rd_address *a, int *fd)
     }
 }
 
+ronda_status rd_rank_0_is_mute(const rd_joining *j, rd_error *err)
+{
+    char place[280];
+    rd_address_text(&j->address, place, sizeof place);
+    return rd_fail(err, RONDA_ETIMEOUT, 0, "rank %u: rank 0 at %s did not answer within %.3g s",
+                   j->rank, place, (double)j->timeout_ns / 1e9);
+}
+
 /* The next frame, which must be of this kind; a rejection is the error. */
 static ronda_status expect(const guest *g, uint32_t kind, rd_frame *frame, int *passed)
 {
@@ -91,8 +99,7 @@ static ronda_status expect(const guest *g, uint32_t kind, rd_frame *frame, int *
     else if (in.passed >= 0)
         close(in.passed);
     if (!whole && rd_now_ns() >= g->until_ns)
-        return rd_fail(g->err, RONDA_ETIMEOUT, 0, "rank %u: rank 0 did not answer within %.3g s",
-                       g->j->rank, (double)g->j->timeout_ns / 1e9);
+        return rd_rank_0_is_mute(g->j, g->err);
     if (!whole)
         return rd_fail(g->err, RONDA_EPEER, 0,
                        "rank %u: rank 0 left while the ranks were gathering", g->j->rank);

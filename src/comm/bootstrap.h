@@ -16,6 +16,9 @@ typedef struct {
     const char *interfaces; /* RONDA_IFACE, or NULL */
 } rd_joining;
 
+/* Rank 0 was found, and said nothing until the deadline. */
+ronda_status rd_rank_0_is_mute(const rd_joining *j, rd_error *err);
+
 /* Joins the world.  One deadline for all of it; the error names the ranks that did not come. */
 ronda_status rd_bootstrap(const rd_joining *joining, rd_link **out, rd_error *err);
 

@@ -212,8 +212,7 @@ static ronda_status give_place(rd_gathering *g, rd_session *s, bool *stay)
     if (heard == RD_HEARD_NOTE && note.kind == RD_NOTE_REJECT)
         return rd_session_rejected(s, &note, g->err);
     if (heard == RD_HEARD_PART)
-        return rd_fail(g->err, RONDA_ETIMEOUT, 0, "rank %u: rank 0 did not answer within %.3g s",
-                       g->j->rank, (double)g->j->timeout_ns / 1e9);
+        return rd_rank_0_is_mute(g->j, g->err);
     char who[128];
     rd_spread_name(g, 0, who, sizeof who);
     if (heard != RD_HEARD_NOTE || note.kind != RD_NOTE_NOTED)

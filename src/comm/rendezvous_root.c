@@ -142,6 +142,8 @@ static ronda_status missing(const hosting *h)
     list_hosts(h, hosts, sizeof hosts);
     if (h->door.wrong_keys)
         snprintf(keys, sizeof keys, "; %u came with another RONDA_KEY", h->door.wrong_keys);
+    else if (!h->g->j->key && h->g->loopback_alone)
+        snprintf(keys, sizeof keys, "; without RONDA_KEY only ranks of this host can come");
     return rd_fail(h->g->err, RONDA_ETIMEOUT, RONDA_ANY,
                    "after %.3g s %u of %u ranks had come (from %s); missing: rank %s%s",
                    (double)h->g->j->timeout_ns / 1e9, h->come + 1, h->g->j->size, hosts, who, keys);
@@ -225,7 +227,7 @@ static ronda_status open_doors(hosting *h)
     rd_reaching here = {.until_ns = g->until_ns};
     char text[240];
     const char *why;
-    bool elsewhere = true;
+    bool elsewhere = true, taken = false;
     if (!rd_reach_name(&here, &g->j->address, &why))
         return cannot_listen(g, why, "");
     const rd_ip first = here.at[0].ip;
@@ -240,12 +242,17 @@ static ronda_status open_doors(hosting *h)
         } else {
             snprintf(here.at[i].why, sizeof here.at[i].why, "%s", strerror(errno));
             elsewhere &= errno == EADDRNOTAVAIL;
+            taken |= errno == EADDRINUSE;
         }
     }
     if (h->door.listener_count)
         return rd_gathering_settle(g, &first);
     rd_reach_text(&here, text, sizeof text);
-    return cannot_listen(g, text, elsewhere ? "; rank 0 must run on that host" : "");
+    return cannot_listen(
+        g, text,
+        elsewhere ? "; rank 0 must run on that host, or RONDA_ADDR name the one that it runs on"
+        : taken   ? "; set RONDA_ADDR to HOST:PORT with a port that is free there"
+                  : "");
 }
 
 /* Where a file says the address, the listener that peers use later is the door too. */
