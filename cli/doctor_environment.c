@@ -26,6 +26,7 @@ static const struct {
     {"RONDA_INSECURE", NULL},
     {"RONDA_DEBUG", NULL},
     {"RONDA_AGENT", NULL},
+    {"RONDA_TELL", NULL},
 };
 
 enum { KNOWN = sizeof known / sizeof *known, SETTINGS = 4, LONGEST = 32 };

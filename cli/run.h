@@ -102,11 +102,25 @@ typedef struct {
     uint32_t culprit; /* rank; from RUN_NO_HOST on the host */
     int pid, detail;  /* detail: of a rank or an agent the wait status, else an errno or a signal */
     uint64_t ns;      /* how long the culprit, or the job, had run */
+    uint32_t blames;  /* of RUN_RANK: 1 + the rank whose failure it saw; 0: it saw none */
 } run_verdict;
+
+/* Of two ranks that failed: is the second the cause of the first, by what they saw themselves? */
+static inline bool run_blames(const run_verdict *one, const run_verdict *other)
+{
+    return one->blames == other->culprit + 1 && other->blames != one->culprit + 1;
+}
 
 /* One line if it did not go well; what to exit with.  host: where it was, NULL: here.  words: the last
  * line of the culprit. */
 int run_say(const run_request *q, const run_verdict *v, const char *host, const char *words);
+
+/* --- run_tell.c: whose failure a rank saw before it ended --- */
+
+enum { RUN_TELL_NAME = 64 };
+int run_tell_open(char name[RUN_TELL_NAME]); /* -1: it goes without, and there is no name */
+bool run_tell_hear(int fd, uint32_t *rank,
+                   uint32_t *failed); /* the next one; false: none for now */
 
 /* --- run_output.c: the ranks' output, on its way to ours --- */
 
@@ -150,6 +164,7 @@ typedef struct {
     int keys;            /* standard input of rank 0 */
     int nothing;         /* /dev/null, that of the others */
     int complaints;      /* takes a run_complaint of a rank that cannot be started */
+    char tell[RUN_TELL_NAME];
 } run_setting;
 
 typedef struct {

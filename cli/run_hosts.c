@@ -141,18 +141,15 @@ static void host_ready(hub *u, run_host *h, const run_frame *f)
     start_all(u);
 }
 
-static bool by_signal(const run_verdict *v)
-{
-    return WIFSIGNALED(v->detail);
-}
-
-/* Of ranks on several hosts the one that failed first may be heard of last; and one that was killed while
- * others only ended is the cause. */
+/* Of ranks on several hosts the one that failed first may be heard of last.  Who saw whose failure is known;
+ * else one that was killed while others only ended is the cause, or who was first by the clock. */
 static void consider(hub *u, const run_verdict *v, const run_host *h, uint64_t fault_ns)
 {
-    const bool ours = by_signal(v), theirs = by_signal(&u->verdict);
-    if (u->verdict.why != RUN_RANK || h == u->where ||
-        !(ours == theirs ? fault_ns < u->fault_ns : ours))
+    const bool ours = WIFSIGNALED(v->detail), theirs = WIFSIGNALED(u->verdict.detail);
+    if (u->verdict.why != RUN_RANK || run_blames(v, &u->verdict))
+        return;
+    const bool first = ours == theirs ? fault_ns < u->fault_ns : ours;
+    if (!run_blames(&u->verdict, v) && (h == u->where || !first))
         return;
     u->verdict = *v;
     u->where = h;
@@ -167,7 +164,8 @@ static void host_verdict(hub *u, const run_host *h, const run_frame *f)
                            .culprit = (uint32_t)f->numbers[1],
                            .pid = (int)f->numbers[2],
                            .detail = (int)f->numbers[3],
-                           .ns = f->numbers[4]};
+                           .ns = f->numbers[4],
+                           .blames = (uint32_t)f->numbers[6]};
     if (why < RUN_RANK || why > RUN_BY_SIGNAL)
         return;
     if (decide(u, v, h, why == RUN_RANK ? RUN_HEAR : RUN_END, 0))

@@ -38,7 +38,8 @@ typedef enum { RUNNING, LINGERING, ASKED, HEARING, TOLD, GONE } stage;
 typedef struct {
     pid_t pid; /* 0: not started, or ended */
     uint64_t start_ns;
-    int error; /* why its program cannot be executed; 0: it can */
+    int error;       /* why its program cannot be executed; 0: it can */
+    uint32_t blames; /* as in a verdict */
 } rank;
 
 typedef struct {
@@ -50,7 +51,7 @@ typedef struct {
     char **names; /* of labels */
     rank *ranks;
     struct pollfd *polls;
-    int signals, life, complaints;
+    int signals, life, complaints, told;
     uint32_t started, running;
     bool starting;
 
@@ -139,11 +140,14 @@ static bool decide(job *j, run_verdict v)
     return true;
 }
 
-static void fail(job *j, run_verdict v)
+static bool fail(job *j, run_verdict v)
 {
     const bool briefly = v.why == RUN_RANK || v.why == RUN_ELSEWHERE;
-    if (decide(j, v) && j->now < HEARING)
+    if (!decide(j, v))
+        return false;
+    if (j->now < HEARING)
         enter(j, briefly ? HEARING : TOLD);
+    return true;
 }
 
 /* --- ranks that ended --- */
@@ -154,6 +158,23 @@ static void hear_complaints(job *j)
     while (read(j->complaints, &c, sizeof c) == (ssize_t)sizeof c)
         if (c.rank < j->request->count)
             j->ranks[c.rank].error = c.error;
+    for (uint32_t who, failed; run_tell_hear(j->told, &who, &failed);)
+        if (who - j->request->first < j->request->count && failed < j->request->size)
+            j->ranks[who - j->request->first].blames = failed + 1;
+}
+
+/* A rank failed while others are still heard: it may be the cause of what we know, or of what happened
+ * elsewhere. */
+static void reconsider(job *j, const run_verdict *v)
+{
+    if (j->now > HEARING || v->why != RUN_RANK)
+        return;
+    if (j->verdict.why == RUN_RANK && run_blames(&j->verdict, v))
+        j->verdict = *v;
+    else if (j->verdict.why != RUN_ELSEWHERE)
+        return;
+    if (j->far)
+        run_far_verdict(j->far, v);
 }
 
 static void rank_ended(job *j, uint32_t r, int status)
@@ -164,12 +185,14 @@ static void rank_ended(job *j, uint32_t r, int status)
     j->running--;
     hear_complaints(j);
     const int error = j->ranks[r].error;
-    if (status)
-        fail(j, (run_verdict){.why = error ? RUN_NO_PROGRAM : RUN_RANK,
-                              .culprit = j->request->first + r,
-                              .pid = pid,
-                              .detail = error ? error : status,
-                              .ns = ran_ns});
+    const run_verdict v = {.why = error ? RUN_NO_PROGRAM : RUN_RANK,
+                           .culprit = j->request->first + r,
+                           .pid = pid,
+                           .detail = error ? error : status,
+                           .ns = ran_ns,
+                           .blames = j->ranks[r].blames};
+    if (status && !fail(j, v))
+        reconsider(j, &v);
     if (j->far)
         run_far_ended(j->far, r);
 }
@@ -461,6 +484,7 @@ static bool prepare(job *j, int keys)
     j->names = make_names(count);
     j->output = run_output_open(count, j->request->label ? j->names : NULL, j->far);
     j->complaints = complaints[0];
+    j->told = run_tell_open(j->setting.tell);
     j->setting.request = j->request;
     j->setting.place = j->place;
     j->setting.keys = keys;

@@ -61,7 +61,7 @@ static int numbers_of(int kind)
     case RUN_SETUP:
         return 8;
     case RUN_VERDICT:
-        return 6;
+        return 7;
     case RUN_SAID:
     case RUN_TAKEN:
     case RUN_PING:

@@ -22,7 +22,7 @@
 
 #include "run.h"
 
-#define RUN_HELLO "ronda remote side 2\n"
+#define RUN_HELLO "ronda remote side 3\n"
 
 enum {
     RUN_FRAME_MOST = 8 << 20,
@@ -42,7 +42,7 @@ enum {
     RUN_READY,   /* port, or 0; what ssh's server says of the connection */
     RUN_SAID,    /* rank, RUN_OUT or RUN_ERR; bytes */
     RUN_ENDED,   /* rank */
-    RUN_VERDICT, /* why, culprit, pid, detail, ns; and when that was, by the host's clock */
+    RUN_VERDICT, /* why, culprit, pid, detail, ns; when that was, by the host's clock; blames */
     RUN_DONE,
     RUN_TAKEN, /* RUN_OUT, RUN_ERR or RUN_IN; how many bytes */
     RUN_PING   /* the launcher's clock; to be answered by the same, and the host's clock */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cpu.h"
+#include "base/tell.h"
 #include "run.h"
 
 enum { MOST_CORES = 8192 };
@@ -58,6 +59,7 @@ static void set_environment(const run_setting *s, uint32_t rank)
     set_number("RONDA_RANK", s->request->first + rank);
     set_number("RONDA_SIZE", s->request->size);
     setenv("RONDA_ADDR", s->place->address, 1);
+    setenv(RD_TELL, s->tell, 1);
     const char *key = getenv("RONDA_KEY");
     setenv("RONDA_KEY", s->place->key, !key || !*key);
 }

@@ -8,6 +8,7 @@
 
 #include "args.h"
 #include "base/mem.h"
+#include "base/tell.h"
 #include "run.h"
 #include "transport/ip.h"
 
@@ -92,8 +93,8 @@ bool run_reached_at(const char *connection, size_t length, char *host, size_t ca
 /* What of our own environment goes along: but not what is told each rank anew, nor what is for us alone. */
 static bool goes_along(const char *variable)
 {
-    static const char *const own[] = {
-        "RONDA_RANK=", "RONDA_SIZE=", "RONDA_ADDR=", "RONDA_KEY=", "RONDA_AGENT=", NULL};
+    static const char *const own[] = {"RONDA_RANK=",  "RONDA_SIZE=", "RONDA_ADDR=", "RONDA_KEY=",
+                                      "RONDA_AGENT=", RD_TELL "=",   NULL};
     for (size_t i = 0; own[i]; i++)
         if (strncmp(variable, own[i], strlen(own[i])) == 0)
             return false;

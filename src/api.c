@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/names.h"
+#include "base/tell.h"
 #include "comm/comm.h"
 #include "comm/rendezvous.h"
 
@@ -101,6 +102,7 @@ ronda_status ronda_init(const ronda_config *config, ronda_comm **out)
     ronda_status status = check_config(config, err);
     if (!status)
         status = rd_settings_read(config, &settings, err);
+    rd_tell_prepare();
     if (!status)
         status = rd_world_read(config, &settings, &joining, err);
     if (status)

@@ -1,12 +1,17 @@
 /* test_launch_frames.c: what the launcher and the remote sides of `ronda run` say to each other, right
  * and mangled. */
+#include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "../cli/run_link.h"
+#include "base/tell.h"
 #include "mangle.h"
 
 static bool open_pair(run_link *a, run_link *b)
@@ -22,7 +27,7 @@ static bool open_pair(run_link *a, run_link *b)
 TEST(frames_arrive_as_they_were_sent)
 {
     static const int kinds[] = {RUN_START, RUN_SIGNAL, RUN_SAID, RUN_VERDICT, RUN_DONE};
-    static const size_t numbers[] = {0, 1, 2, 6, 0};
+    static const size_t numbers[] = {0, 1, 2, 7, 0};
     rng r = rng_start();
     run_link a, b;
     if (!open_pair(&a, &b))
@@ -165,4 +170,44 @@ TEST(mangled_frames)
         free(bytes);
     }
     CHECK(taken > rounds / 20, "only %u were taken", taken);
+}
+
+/* --- what ranks say of each other --- */
+
+static void throw_at(const char *name, const void *bytes, size_t length)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    memcpy(to.sun_path + 1, name, strlen(name));
+    const size_t named = offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name);
+    CHECK(sendto(fd, bytes, length, 0, (struct sockaddr *)&to, (socklen_t)named) == (ssize_t)length,
+          "cannot send: %s", strerror(errno));
+    close(fd);
+}
+
+TEST(the_launcher_hears_whose_failure_a_rank_saw)
+{
+    char name[RUN_TELL_NAME], garbage[100];
+    uint32_t rank = 77, failed = 77;
+    const int fd = run_tell_open(name);
+    CHECK(fd >= 0, "no socket");
+    setenv(RD_TELL, name, 1);
+    setenv("RONDA_RANK", "2", 1);
+    setenv("RONDA_SIZE", "5", 1);
+    CHECK(!run_tell_hear(fd, &rank, &failed) && rank == 77, "heard what nobody said");
+    memset(garbage, 7, sizeof garbage);
+    throw_at(name, garbage, sizeof garbage);
+    throw_at(name, garbage, sizeof(rd_told));
+    throw_at(name, garbage, 1);
+    throw_at(name, garbage, 0);
+    rd_tell(2, 4, 1); /* another world's */
+    rd_tell(1, 5, 3);
+    rd_tell(2, 5, 5);
+    rd_tell(2, 5, 3);
+    CHECK(run_tell_hear(fd, &rank, &failed) && rank == 2 && failed == 3, "rank %u saw %u fail",
+          rank, failed);
+    CHECK(!run_tell_hear(fd, &rank, &failed), "heard more: rank %u, %u", rank, failed);
+    close(fd);
+    rd_tell(2, 5, 3); /* and nobody is there */
+    CHECK(!run_tell_hear(-1, &rank, &failed), "heard without an ear");
 }

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/tell.h"
 #include "engine/flight.h"
 #include "engine/mail.h"
 
@@ -297,6 +298,9 @@ ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
         e->transport->abort(e->link, err);
     rd_engine_cause(e, err);
     e->cause = *err;
+    if (!e->gave_up && err->status == RONDA_EPEER && err->peer < e->link->size && !e->link->whole &&
+        (e->transport->copies || e->transport->pushes))
+        rd_tell(e->link->rank, e->link->size, err->peer);
     for (rd_flight *f = e->first; f; f = f->next)
         f->lost = f->lost || (!f->done && (e->gave_up || concerns(err, f->job.record.sequence)));
     e->busy = 0;
