@@ -31,11 +31,10 @@
  * and by ronda_init(), for ranks as processes; `ronda run` sets them:
  *   RONDA_RANK, RONDA_SIZE   this rank, and how many there are
  *   RONDA_ADDR     where they meet: file:PATH of a socket to be made, or 127.0.0.1:PORT; ranks of several
- *                  hosts: HOST:PORT, where HOST is rank 0's, or file:PATH of a file to be made in a folder
- *                  of the network
+ *                  hosts: HOST:PORT, where HOST is rank 0's
  *   RONDA_TRANSPORT  "shm": memory that ranks of one host share; "tcp": sockets; "hosts": memory inside
- *                  a host, sockets between; "auto": "shm" if RONDA_ADDR is the loopback's or file:PATH in
- *                  a folder of this host's, else "hosts" (auto)
+ *                  a host, sockets between; "auto": "hosts" if RONDA_ADDR is another address than
+ *                  file:PATH or the loopback's, else "shm" (auto)
  *   RONDA_KEY      a secret that all ranks of the job know
  *   RONDA_INSECURE "1": as the flag RONDA_INSECURE (a key is needed where other hosts can connect)
  *   RONDA_IFACE    interfaces to use between hosts, "eth0,ib0", or not to use, "^docker0" (all)

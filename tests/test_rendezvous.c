@@ -2,7 +2,6 @@
  *
  * test_rendezvous_wrong.c has the mistakes and the strangers. */
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +13,6 @@
 #include "base/mem.h"
 #include "calls.h"
 #include "comm/interfaces.h"
-#include "comm/meeting.h"
 #include "comm/reach.h"
 #include "gather.h"
 #include "processes.h"
@@ -43,20 +41,6 @@ TEST(ranks_find_each_other_at_a_port)
     for (uint32_t r = 0; r < 4; r++)
         w.of[r].j.key = NULL;
     check_starts(&w, "without a key");
-}
-
-TEST(folders_that_other_hosts_may_see)
-{
-    static const uint64_t network[] = {0x6969, 0x0bd00bd0, 0xfe534d42, 0x65735546,
-                                       0xffffffffff534d42}; /* as a signed number */
-    static const uint64_t local[] = {0xef53, 0x01021994, 0x58465342, 0x9123683e, 0, UINT64_MAX};
-    static const char *const paths[] = {"/dev/shm/x", "/proc/x", "@name", "/no/such/x"};
-    for (size_t i = 0; i < sizeof network / sizeof *network; i++)
-        CHECK(rd_is_network_fs(network[i]), "%" PRIx64, network[i]);
-    for (size_t i = 0; i < sizeof local / sizeof *local; i++)
-        CHECK(!rd_is_network_fs(local[i]), "%" PRIx64, local[i]);
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
-        CHECK(!rd_meeting_is_shared(paths[i]), "%s", paths[i]);
 }
 
 TEST(ranks_find_each_other_by_a_file)

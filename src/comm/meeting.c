@@ -1,7 +1,6 @@
 #include "comm/meeting.h"
 
 #include "base/proof.h"
-#include "comm/socket.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,49 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 static const char FIRST_LINE[] = "ronda 1\n";
-
-/* --- its folder --- */
-
-bool rd_is_network_fs(uint64_t type)
-{
-    static const uint32_t known[] = {
-        0x6969,     /* NFS */
-        0xff534d42, /* CIFS */
-        0xfe534d42, /* SMB 2 and later */
-        0x517b,     /* SMB */
-        0x0bd00bd0, /* Lustre */
-        0x47504653, /* GPFS */
-        0x19830326, /* BeeGFS */
-        0x00c36400, /* Ceph */
-        0xaad7aaea, /* PanFS */
-        0x01161970, /* GFS2 */
-        0x7461636f, /* OCFS2 */
-        0x5346414f, /* AFS */
-        0x6b414653, /* kAFS */
-        0x01021997, /* 9P */
-        0x65735546, /* FUSE: sshfs, GlusterFS, JuiceFS, virtiofs and others */
-    };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (known[i] == (uint32_t)type)
-            return true;
-    return false;
-}
-
-bool rd_meeting_is_shared(const char *path)
-{
-    struct statfs fs;
-    char folder[sizeof((rd_address *)0)->path];
-    const char *slash = strrchr(path, '/');
-    if (*path == '@')
-        return false;
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1,
-             slash ? path : ".");
-    return statfs(folder, &fs) == 0 && rd_is_network_fs((uint64_t)fs.f_type);
-}
 
 /* --- its text --- */
 

@@ -31,10 +31,6 @@ typedef struct {
 
 enum { RD_MEETING_TEXT = 1024 };
 
-/* Is the folder of this path one that other hosts may see, too?  By its file system; type: as statfs has it. */
-bool rd_meeting_is_shared(const char *path);
-bool rd_is_network_fs(uint64_t type);
-
 /* Whole or not at all, for this user alone.  Refuses to overwrite what is no such file. */
 ronda_status rd_meeting_write(const char *path, const rd_meeting *meeting, rd_written *out,
                               rd_error *err);

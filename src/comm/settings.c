@@ -5,7 +5,6 @@
 
 #include "comm/comm.h"
 #include "comm/environment.h"
-#include "comm/meeting.h"
 
 static const uint64_t DEFAULT_TIMEOUT_NS = 60000000000u;
 
@@ -156,12 +155,10 @@ static ronda_status read_transport(const ronda_config *config, rd_joining *out, 
 {
     const char *name = text_or(config ? config->transport : NULL, "RONDA_TRANSPORT");
     const char *insecure = getenv("RONDA_INSECURE");
-    const bool file = out->address.kind == RD_ADDRESS_FILE;
-    const bool here = file || rd_address_is_loopback(&out->address);
-    const bool shared = file && rd_meeting_is_shared(out->address.path);
+    const bool here = out->address.kind == RD_ADDRESS_FILE || rd_address_is_loopback(&out->address);
     out->sockets_alone = name && strcmp(name, "tcp") == 0;
     out->hosts = out->sockets_alone || (name && strcmp(name, "hosts") == 0) ||
-                 ((!here || shared) && !(name && strcmp(name, "shm") == 0));
+                 (!here && !(name && strcmp(name, "shm") == 0));
     if (!out->hosts && !here)
         return rd_fail(
             err, RONDA_EUNSUPPORTED, RONDA_ANY,
