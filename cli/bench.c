@@ -268,25 +268,29 @@ static bool measure_all(run *r)
     return !r->request.plot || write_plot(r);
 }
 
-/* Has somebody started the ranks already?  What they say wrong, ronda_init() tells. */
-static bool is_rank(void)
+/* Who has started the ranks already; NULL: nobody.  What they say wrong, ronda_init() tells. */
+static const char *started_by(void)
 {
     const char *size = getenv("RONDA_SIZE");
     rd_launch launch = {0};
     rd_error error = {0};
-    return (size && *size) || rd_environment_read(false, &launch, &error) ||
-           (launch.launcher && launch.size > 1);
+    if (size && *size)
+        return "ronda run";
+    if (rd_environment_read(false, &launch, &error))
+        return "another launcher";
+    return launch.size > 1 ? launch.launcher : NULL;
 }
 
 int cli_bench(int count, char **arguments)
 {
     static run r;
-    const bool rank = is_rank();
+    const char *launcher = started_by();
+    const bool rank = launcher != NULL;
     const int status = bench_read(count, arguments, &r.request);
     if (status)
         return status;
     if (rank && r.request.ranks)
-        return cli_wrong(ME, "-n: the ranks are there already");
+        return cli_wrong(ME, "-n: %s has started the ranks already, by its variables", launcher);
     const uint32_t cores = rd_usable_cpus();
     const uint32_t ranks = r.request.ranks ? r.request.ranks : cores < 2 ? 2 : cores;
     if (!rank && r.request.root >= ranks)

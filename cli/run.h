@@ -36,6 +36,7 @@
 #include <sys/types.h>
 
 #include "hosts.h"
+#include "transport/ip.h"
 
 enum { RUN_MOST_RANKS = 1024, RUN_NOT_EXECUTABLE = 126, RUN_NOT_FOUND = 127, RUN_TIMED_OUT = 124 };
 enum { RUN_MOST_VARIABLES = 64, RUN_ADDRESS = 320 };
@@ -63,9 +64,11 @@ int run_read_hosts(run_request *q);
 
 /* "HOST", "HOST:PORT", "[::1]:PORT": the host with its brackets; port 0: any.  false: it is no such thing. */
 bool run_address_split(const char *text, char *host, size_t capacity, uint32_t *port);
-/* SSH_CONNECTION of a host, "CLIENT PORT SERVER PORT": the address at which it was reached, with its brackets.
- * false: others could not reach it there, or it is nothing that we know. */
-bool run_reached_at(const char *connection, size_t length, char *host, size_t capacity);
+/* On a host: where others can meet it better than by its name, with its brackets.  false: nowhere, or it is well
+ * known by it. */
+bool run_find_host(const char *name, char *host, size_t capacity);
+/* "CLIENT PORT SERVER PORT", as ssh's server tells it: the server. */
+bool run_reached_at(const char *connection, rd_ip *out);
 
 /* Where the ranks meet, and what they prove themselves with. */
 typedef struct {
@@ -119,8 +122,12 @@ int run_say(const run_request *q, const run_verdict *v, const char *host, const 
 
 enum { RUN_TELL_NAME = 64 };
 int run_tell_open(char name[RUN_TELL_NAME]); /* -1: it goes without, and there is no name */
-bool run_tell_hear(int fd, uint32_t *rank,
-                   uint32_t *failed); /* the next one; false: none for now */
+typedef struct {
+    bool sound; /* false: it is nobody's of ours */
+    pid_t pid;
+    uint32_t rank, failed; /* as the job counts; RD_TOLD_NOBODY */
+} run_told;
+bool run_tell_hear(int fd, run_told *out); /* the next one; false: none for now */
 
 /* --- run_output.c: the ranks' output, on its way to ours --- */
 
@@ -226,8 +233,8 @@ bool run_far_lost(const run_far *f); /* the launcher is gone, or might as well b
 size_t run_far_room(const run_far *f, int which); /* bytes that may be said now */
 void run_far_said(run_far *f, uint32_t rank, int which, const char *text, size_t length);
 void run_far_ended(run_far *f, uint32_t rank);
-void run_far_verdict(run_far *f, const run_verdict *v);
-bool run_far_sent(const run_far *f); /* all of it */
+void run_far_verdict(run_far *f, const run_verdict *v, bool late); /* late: after RUN_ELSEWHERE */
+bool run_far_sent(const run_far *f);                               /* all of it */
 
 /* The keeper of a remote side: hears what to run, and runs it.  What to exit with. */
 int run_far_keep(int life);

@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "run.h"
 #include "run_link.h"
+#include "transport/ip.h"
 
 static const char ME[] = "run";
 
@@ -144,10 +145,15 @@ void run_far_ended(run_far *f, uint32_t rank)
     run_link_put(&f->link, RUN_ENDED, (uint64_t[]){f->first + rank}, 1, NULL, 0);
 }
 
-void run_far_verdict(run_far *f, const run_verdict *v)
+void run_far_verdict(run_far *f, const run_verdict *v, bool late)
 {
-    const uint64_t numbers[] = {v->why, v->culprit,  (uint64_t)v->pid, (uint64_t)v->detail,
-                                v->ns,  rd_now_ns(), v->blames};
+    const uint64_t numbers[] = {v->why,
+                                v->culprit,
+                                (uint64_t)v->pid,
+                                (uint64_t)v->detail,
+                                v->ns,
+                                rd_now_ns(),
+                                v->blames | (uint64_t)late << 32};
     if (v->why != RUN_FRONT && v->why != RUN_ELSEWHERE)
         run_link_put(&f->link, RUN_VERDICT, numbers, 7, NULL, 0);
 }
@@ -261,7 +267,7 @@ static int run_ranks(run_far *f, const run_setup *s, const run_place *place, int
     const int keys = open_input(f);
     run_verdict v = {.why = RUN_NO_RANK, .culprit = s->request.first, .detail = errno};
     if (keys < 0) {
-        run_far_verdict(f, &v);
+        run_far_verdict(f, &v, false);
         return CLI_OK;
     }
     return run_job_keep(&s->request, place, keys, life, f);
@@ -283,14 +289,15 @@ static int serve(run_far *f, int life, int signals)
             putenv(*variable);
     const uint16_t port = s.port ? find_port(&reserved) : 0;
     if (chdir(s.directory)) {
-        run_far_verdict(f, &(run_verdict){.why = RUN_NO_DIRECTORY, .detail = errno});
+        run_far_verdict(f, &(run_verdict){.why = RUN_NO_DIRECTORY, .detail = errno}, false);
         say_done(f, life);
     } else if (s.port && !port) {
         cli_failed(ME, "there is no port to be had: %s", strerror(errno));
     } else {
-        const char *reached = getenv("SSH_CONNECTION");
-        run_link_put(&f->link, RUN_READY, (uint64_t[]){port}, 1, reached,
-                     reached ? strlen(reached) : 0);
+        char host[RD_IP_TEXT] = "";
+        if (s.port)
+            run_find_host(s.name, host, sizeof host);
+        run_link_put(&f->link, RUN_READY, (uint64_t[]){port}, 1, host, strlen(host));
         if (await_frame(f, RUN_START, life, signals, &frame) &&
             frame.length < sizeof place.address) {
             memcpy(place.address, frame.bytes, frame.length);

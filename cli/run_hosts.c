@@ -49,7 +49,7 @@ typedef struct {
     int signals, life, keys;
     size_t room; /* for input */
     uint64_t port;
-    char reached[RUN_ADDRESS - 8]; /* rank 0's host, there; or nothing is known */
+    char better[RUN_ADDRESS - 8]; /* than the name of rank 0's host; or nothing is */
 
     stage now;
     uint64_t start_ns, next_ns, ping_ns, timeout_ns, pause_ns;
@@ -98,6 +98,7 @@ static void tell_setup(hub *u, run_host *h)
     run_setup s = {.request = *u->request,
                    .port = first,
                    .directory = u->directory,
+                   .name = first && !u->request->address ? (char *)h->name : "",
                    .environment = u->environment};
     s.request.first = h->first;
     s.request.count = h->count;
@@ -112,8 +113,8 @@ static void start_all(hub *u)
     char host[RUN_ADDRESS - 8], address[RUN_ADDRESS];
     uint32_t wanted = 0;
     hosts_address(&u->request->hosts.at[0], host, sizeof host);
-    if (*u->reached) /* the name may be ssh's alone, or the host's own for its loopback */
-        memcpy(host, u->reached, sizeof host);
+    if (*u->better)
+        memcpy(host, u->better, sizeof host);
     if (u->request->address)
         run_address_split(u->request->address, host, sizeof host, &wanted);
     snprintf(address, sizeof address, "%s:%" PRIu64, host, wanted ? wanted : u->port);
@@ -131,10 +132,10 @@ static void host_ready(hub *u, run_host *h, const run_frame *f)
     h->now = HOST_READY;
     for (int i = 0; i < 3; i++)
         run_host_call(h); /* so that its clock is known */
-    if (h == u->hosts) {
+    if (h == u->hosts)
         u->port = f->numbers[0];
-        run_reached_at(f->bytes, f->length, u->reached, sizeof u->reached);
-    }
+    if (h == u->hosts && f->length < sizeof u->better)
+        memcpy(u->better, f->bytes, f->length);
     for (uint32_t i = 0; i < u->host_count; i++)
         if (u->hosts[i].now != HOST_READY)
             return;
@@ -143,13 +144,14 @@ static void host_ready(hub *u, run_host *h, const run_frame *f)
 
 /* Of ranks on several hosts the one that failed first may be heard of last.  Who saw whose failure is known;
  * else one that was killed while others only ended is the cause, or who was first by the clock. */
-static void consider(hub *u, const run_verdict *v, const run_host *h, uint64_t fault_ns)
+static void consider(hub *u, const run_verdict *v, const run_host *h, uint64_t fault_ns, bool late)
 {
     const bool ours = WIFSIGNALED(v->detail), theirs = WIFSIGNALED(u->verdict.detail);
     if (u->verdict.why != RUN_RANK || run_blames(v, &u->verdict))
         return;
-    const bool first = ours == theirs ? fault_ns < u->fault_ns : ours;
-    if (!run_blames(&u->verdict, v) && (h == u->where || !first))
+    const bool guess = !late && h != u->where && (!v->blames || u->verdict.blames) &&
+                       (ours == theirs ? fault_ns < u->fault_ns : ours);
+    if (!run_blames(&u->verdict, v) && !guess)
         return;
     u->verdict = *v;
     u->where = h;
@@ -171,7 +173,7 @@ static void host_verdict(hub *u, const run_host *h, const run_frame *f)
     if (decide(u, v, h, why == RUN_RANK ? RUN_HEAR : RUN_END, 0))
         u->fault_ns = fault_ns;
     else if (why == RUN_RANK)
-        consider(u, &v, h, fault_ns);
+        consider(u, &v, h, fault_ns, f->numbers[6] >> 32);
 }
 
 static void host_done(hub *u, run_host *h)

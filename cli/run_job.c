@@ -38,8 +38,9 @@ typedef enum { RUNNING, LINGERING, ASKED, HEARING, TOLD, GONE } stage;
 typedef struct {
     pid_t pid; /* 0: not started, or ended */
     uint64_t start_ns;
-    int error;       /* why its program cannot be executed; 0: it can */
-    uint32_t blames; /* as in a verdict */
+    int error;          /* why its program cannot be executed; 0: it can */
+    uint32_t blames;    /* as in a verdict */
+    run_verdict failed; /* RUN_RANK: it has */
 } rank;
 
 typedef struct {
@@ -136,7 +137,7 @@ static bool decide(job *j, run_verdict v)
         v.ns = j->why_ns - j->start_ns;
     j->verdict = v;
     if (j->far)
-        run_far_verdict(j->far, &v);
+        run_far_verdict(j->far, &v, false);
     return true;
 }
 
@@ -158,23 +159,57 @@ static void hear_complaints(job *j)
     while (read(j->complaints, &c, sizeof c) == (ssize_t)sizeof c)
         if (c.rank < j->request->count)
             j->ranks[c.rank].error = c.error;
-    for (uint32_t who, failed; run_tell_hear(j->told, &who, &failed);)
-        if (who - j->request->first < j->request->count && failed < j->request->size)
-            j->ranks[who - j->request->first].blames = failed + 1;
+}
+
+/* Of a process of the rank's own group, as far as that is still known. */
+static bool is_from(pid_t sender, const rank *r)
+{
+    const pid_t group = getpgid(sender);
+    return group < 0 || !r->pid || group == r->pid;
+}
+
+/* As many as ranks can have said, so that nobody keeps us here. */
+static void hear_told(job *j)
+{
+    const run_request *q = j->request;
+    run_told t;
+    for (uint32_t n = 0; n < 2 * q->count + 16 && run_tell_hear(j->told, &t); n++) {
+        const uint32_t r = t.rank - q->first;
+        if (t.sound && r < q->count && is_from(t.pid, &j->ranks[r]))
+            j->ranks[r].blames = t.failed < q->size ? t.failed + 1 : 0;
+    }
+}
+
+/* From a rank to the one whose failure it saw, and so on: the one that saw none, of those that are here. */
+static run_verdict cause_of(const job *j)
+{
+    run_verdict v = j->verdict;
+    for (uint32_t n = 0; n < j->request->count; n++) {
+        const uint32_t r = v.blames - 1 - j->request->first;
+        if (!v.blames || r >= j->request->count || j->ranks[r].failed.why != RUN_RANK ||
+            !run_blames(&v, &j->ranks[r].failed))
+            break;
+        v = j->ranks[r].failed;
+    }
+    return v;
 }
 
 /* A rank failed while others are still heard: it may be the cause of what we know, or of what happened
- * elsewhere. */
+ * elsewhere, if it saw nobody else fail. */
 static void reconsider(job *j, const run_verdict *v)
 {
-    if (j->now > HEARING || v->why != RUN_RANK)
+    if (j->now > HEARING)
         return;
-    if (j->verdict.why == RUN_RANK && run_blames(&j->verdict, v))
-        j->verdict = *v;
-    else if (j->verdict.why != RUN_ELSEWHERE)
+    if (j->far && j->verdict.why == RUN_ELSEWHERE && !v->blames)
+        run_far_verdict(j->far, v, true);
+    if (j->verdict.why != RUN_RANK)
         return;
+    const run_verdict cause = cause_of(j);
+    if (cause.culprit == j->verdict.culprit)
+        return;
+    j->verdict = cause;
     if (j->far)
-        run_far_verdict(j->far, v);
+        run_far_verdict(j->far, &cause, false);
 }
 
 static void rank_ended(job *j, uint32_t r, int status)
@@ -184,6 +219,7 @@ static void rank_ended(job *j, uint32_t r, int status)
     j->ranks[r].pid = 0;
     j->running--;
     hear_complaints(j);
+    hear_told(j);
     const int error = j->ranks[r].error;
     const run_verdict v = {.why = error ? RUN_NO_PROGRAM : RUN_RANK,
                            .culprit = j->request->first + r,
@@ -191,7 +227,9 @@ static void rank_ended(job *j, uint32_t r, int status)
                            .detail = error ? error : status,
                            .ns = ran_ns,
                            .blames = j->ranks[r].blames};
-    if (status && !fail(j, v))
+    if (status && !error)
+        j->ranks[r].failed = v;
+    if (status && !fail(j, v) && !error)
         reconsider(j, &v);
     if (j->far)
         run_far_ended(j->far, r);
@@ -350,16 +388,17 @@ static int until_due(const job *j)
 
 /* --- the loop --- */
 
-enum { OTHER_POLLS = 2 + RUN_FAR_POLLS, OUTPUT_POLLS = 2 };
+enum { OTHER_POLLS = 3 + RUN_FAR_POLLS, OUTPUT_POLLS = 2 };
 
 /* Waits for anything to happen; output is passed on.  false: nothing did, or the wait was cut short. */
 static bool await(job *j, int wait_ms, bool last)
 {
-    struct pollfd *far = j->polls + 2, *outputs = j->polls + OTHER_POLLS;
+    struct pollfd *far = j->polls + 3, *outputs = j->polls + OTHER_POLLS;
     for (size_t i = 0; i < OTHER_POLLS; i++)
         j->polls[i] = (struct pollfd){.fd = -1};
     j->polls[0] = (struct pollfd){.fd = j->signals, .events = POLLIN};
     j->polls[1] = (struct pollfd){.fd = j->life, .events = POLLIN};
+    j->polls[2] = (struct pollfd){.fd = j->told, .events = POLLIN};
     const size_t asked = j->far ? run_far_polls(j->far, far) : 0;
     const size_t count = run_output_polls(j->output, outputs);
     if (poll(j->polls, OTHER_POLLS + count, wait_ms) < 0)
@@ -379,6 +418,8 @@ static void turn(job *j)
         fail(j, (run_verdict){.why = RUN_OUTPUT, .detail = error});
     if (j->polls[1].revents && j->now != GONE)
         lose_front(j);
+    if (j->polls[2].revents)
+        hear_told(j);
     if (j->polls[0].revents)
         hear_signals(j);
     if (j->far)
@@ -513,7 +554,7 @@ static void run(job *j)
 
 int run_job_keep(const run_request *q, const run_place *place, int keys, int life, run_far *far)
 {
-    job j = {.request = q, .place = place, .life = life, .far = far};
+    job j = {.request = q, .place = place, .life = life, .far = far, .told = -1};
     setpgid(0, 0); /* what is sent to the front's group is the front's to pass on */
     signal(SIGTTOU, SIG_IGN);
     int status;
@@ -529,6 +570,8 @@ int run_job_keep(const run_request *q, const run_place *place, int keys, int lif
                                j.verdict.why == RUN_RANK ? run_output_words(j.output, r) : "");
     }
     run_place_remove(place);
+    if (j.told >= 0)
+        close(j.told);
     run_output_free(j.output);
     rd_free(j.names);
     rd_free(j.ranks);

@@ -219,7 +219,7 @@ bool run_setup_put(run_link *l, const run_setup *s)
                                            words_count(s->environment),
                                            0};
     run_bytes b = {0};
-    char *directory[] = {s->directory, NULL};
+    char *directory[] = {s->directory, s->name, NULL};
     const size_t length =
         words_length(directory) + words_length(q->program) + words_length(s->environment);
     if (length > RUN_FRAME_MOST - 1000 || !bytes_room(&b, length))
@@ -256,17 +256,17 @@ static bool numbers_right(const uint64_t n[RUN_NUMBERS])
 bool run_setup_read(const run_frame *f, run_setup *out)
 {
     const uint64_t *n = f->numbers;
-    if (f->kind != RUN_SETUP || !numbers_right(n) || n[5] + n[6] + 1 > f->length)
+    if (f->kind != RUN_SETUP || !numbers_right(n) || n[5] + n[6] + 2 > f->length)
         return false;
-    const size_t pointers = (size_t)(n[5] + n[6] + 4) * sizeof(char *);
+    const size_t pointers = (size_t)(n[5] + n[6] + 5) * sizeof(char *);
     char *memory = rd_alloc(pointers + f->length);
     if (!memory)
         return false;
-    char **words = (char **)(void *)memory, **program = words + 2,
+    char **words = (char **)(void *)memory, **program = words + 3,
          **environment = program + n[5] + 1, *at = memory + pointers;
     const char *end = at + f->length;
     memcpy(at, f->bytes, f->length);
-    if (!words_cut(words, 1, &at, end) || !words_cut(program, n[5], &at, end) ||
+    if (!words_cut(words, 2, &at, end) || !words_cut(program, n[5], &at, end) ||
         !words_cut(environment, n[6], &at, end) || at != end || !program[0][0]) {
         rd_free(memory);
         return false;
@@ -279,6 +279,7 @@ bool run_setup_read(const run_frame *f, run_setup *out)
                                    .program = program},
                        .port = n[3] & PORT,
                        .directory = words[0],
+                       .name = words[1],
                        .environment = environment,
                        .memory = memory};
     return true;

@@ -33,16 +33,17 @@ enum {
 
 enum {
     RUN_SETUP = 1,
-    RUN_START,   /* the address where ranks meet */
-    RUN_SIGNAL,  /* number: for the ranks */
-    RUN_HEAR,    /* something failed elsewhere: give ranks a moment, and then end them */
-    RUN_END,     /* end them now */
-    RUN_KILL,    /* without grace */
-    RUN_INPUT,   /* bytes for rank 0; none: the end of them */
-    RUN_READY,   /* port, or 0; what ssh's server says of the connection */
-    RUN_SAID,    /* rank, RUN_OUT or RUN_ERR; bytes */
-    RUN_ENDED,   /* rank */
-    RUN_VERDICT, /* why, culprit, pid, detail, ns; when that was, by the host's clock; blames */
+    RUN_START,  /* the address where ranks meet */
+    RUN_SIGNAL, /* number: for the ranks */
+    RUN_HEAR,   /* something failed elsewhere: give ranks a moment, and then end them */
+    RUN_END,    /* end them now */
+    RUN_KILL,   /* without grace */
+    RUN_INPUT,  /* bytes for rank 0; none: the end of them */
+    RUN_READY,  /* port, or 0; of rank 0's host: a better address than its name */
+    RUN_SAID,   /* rank, RUN_OUT or RUN_ERR; bytes */
+    RUN_ENDED,  /* rank */
+    RUN_VERDICT, /* why, culprit, pid, detail, ns; when that was, by the host's clock; blames, and 2^32: this
+                    was after the host had been told of another one */
     RUN_DONE,
     RUN_TAKEN, /* RUN_OUT, RUN_ERR or RUN_IN; how many bytes */
     RUN_PING   /* the launcher's clock; to be answered by the same, and the host's clock */
@@ -92,6 +93,7 @@ typedef struct {
     run_request request; /* size, first, count, bind, grace_ns, program */
     bool port;           /* find a free one: rank 0 will be here */
     char *directory;
+    char *name;         /* of the host, if its ranks are to meet there; else "" */
     char **environment; /* NAME=VALUE; NULL ends them */
     void *memory;       /* of what was read */
 } run_setup;

@@ -4,13 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "args.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/tell.h"
+#include "comm/lookup.h"
 #include "run.h"
-#include "transport/ip.h"
 
 static const char ME[] = "run";
 
@@ -70,21 +72,45 @@ bool run_address_split(const char *text, char *host, size_t capacity, uint32_t *
     return true;
 }
 
-/* What the launcher has of it, too, is of the ssh that led to the launcher. */
-bool run_reached_at(const char *connection, size_t length, char *host, size_t capacity)
+/* Can others reach this host there? */
+static bool is_good(const rd_ip *ip)
 {
-    char text[256], server[RD_IP_TEXT], shown[RD_IP_TEXT];
-    const char *own = getenv("SSH_CONNECTION");
-    rd_ip ip;
-    if (length >= sizeof text)
+    struct sockaddr_storage name;
+    const socklen_t length = rd_ip_sockaddr(ip, 0, &name);
+    if (rd_ip_is_loopback(ip) || rd_ip_is_link_local(ip))
         return false;
-    memcpy(text, connection, length);
-    text[length] = 0;
-    if ((own && strcmp(text, own) == 0) || sscanf(text, "%*s %*s %63s", server) != 1 ||
-        !rd_ip_read(server, &ip) || rd_ip_is_loopback(&ip) || rd_ip_is_link_local(&ip))
+    const int fd = socket(name.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool ours = fd >= 0 && bind(fd, (struct sockaddr *)&name, length) == 0;
+    if (fd >= 0)
+        close(fd);
+    return ours;
+}
+
+bool run_reached_at(const char *connection, rd_ip *out)
+{
+    char server[RD_IP_TEXT];
+    return sscanf(connection, "%*s %*s %63s", server) == 1 && rd_ip_read(server, out);
+}
+
+/* A name may be ssh's alone, or the host's own for its loopback.  A connection may be of another host's ssh, on
+ * the way to this one: only an address of this host counts. */
+bool run_find_host(const char *name, char *host, size_t capacity)
+{
+    enum { MOST = 8 };
+    static const uint64_t PATIENCE_NS = 3000000000;
+    const char *connection = getenv("SSH_CONNECTION"), *user = strchr(name, '@'), *why;
+    char text[RD_IP_TEXT];
+    rd_ip at[MOST];
+    name = user ? user + 1 : name;
+    const uint32_t count =
+        connection && *name ? rd_lookup(name, at, MOST, rd_now_ns() + PATIENCE_NS, &why) : 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (is_good(&at[i]))
+            return false;
+    if (!connection || !*name || !run_reached_at(connection, &at[0]) || !is_good(&at[0]))
         return false;
-    rd_ip_text(&ip, shown);
-    snprintf(host, capacity, strchr(shown, ':') ? "[%s]" : "%s", shown);
+    rd_ip_text(&at[0], text);
+    snprintf(host, capacity, strchr(text, ':') ? "[%s]" : "%s", text);
     return true;
 }
 

@@ -89,6 +89,8 @@ static ronda_status open_process(const rd_joining *joining, const rd_settings *s
     status = rd_comm_open(link, settings, NULL, out, err);
     if (status)
         link->transport->close(link);
+    else
+        rd_tell(joining->rank, joining->size, RD_TOLD_NOBODY);
     return status;
 }
 

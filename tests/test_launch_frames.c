@@ -73,6 +73,7 @@ static run_setup right_setup(bool bare)
                                    .program = bare ? program + 3 : program},
                        .port = bare,
                        .directory = "/home/me",
+                       .name = bare ? "" : "node7",
                        .environment = bare ? nothing : environment};
 }
 
@@ -100,7 +101,7 @@ TEST(a_setup_comes_out_as_it_went_in)
             const run_request *q = &got.request, *was = &s.request;
             CHECK(q->size == was->size && q->first == was->first && q->count == was->count &&
                       q->bind == was->bind && q->grace_ns == was->grace_ns && got.port == s.port &&
-                      strcmp(got.directory, s.directory) == 0 &&
+                      strcmp(got.directory, s.directory) == 0 && strcmp(got.name, s.name) == 0 &&
                       same_words(q->program, was->program) &&
                       same_words(got.environment, s.environment),
                   "it is another");
@@ -133,7 +134,7 @@ static void check_setup(const run_frame *f, uint32_t *taken)
     if (!run_setup_read(f, &s))
         return;
     const run_request *q = &s.request;
-    size_t length = strlen(s.directory) + 1;
+    size_t length = strlen(s.directory) + 1 + strlen(s.name) + 1;
     for (char **word = q->program; *word; word++)
         length += strlen(*word) + 1;
     for (char **word = s.environment; *word; word++)
@@ -185,16 +186,25 @@ static void throw_at(const char *name, const void *bytes, size_t length)
     close(fd);
 }
 
+/* The next one that is sound; false: there is none. */
+static bool hear(int fd, run_told *out)
+{
+    while (run_tell_hear(fd, out))
+        if (out->sound)
+            return true;
+    return false;
+}
+
 TEST(the_launcher_hears_whose_failure_a_rank_saw)
 {
     char name[RUN_TELL_NAME], garbage[100];
-    uint32_t rank = 77, failed = 77;
+    run_told t;
     const int fd = run_tell_open(name);
     CHECK(fd >= 0, "no socket");
     setenv(RD_TELL, name, 1);
     setenv("RONDA_RANK", "2", 1);
     setenv("RONDA_SIZE", "5", 1);
-    CHECK(!run_tell_hear(fd, &rank, &failed) && rank == 77, "heard what nobody said");
+    CHECK(!run_tell_hear(fd, &t), "heard what nobody said");
     memset(garbage, 7, sizeof garbage);
     throw_at(name, garbage, sizeof garbage);
     throw_at(name, garbage, sizeof(rd_told));
@@ -204,10 +214,14 @@ TEST(the_launcher_hears_whose_failure_a_rank_saw)
     rd_tell(1, 5, 3);
     rd_tell(2, 5, 5);
     rd_tell(2, 5, 3);
-    CHECK(run_tell_hear(fd, &rank, &failed) && rank == 2 && failed == 3, "rank %u saw %u fail",
-          rank, failed);
-    CHECK(!run_tell_hear(fd, &rank, &failed), "heard more: rank %u, %u", rank, failed);
+    CHECK(hear(fd, &t) && t.rank == 2 && t.failed == 3 && t.pid == getpid(),
+          "rank %u, %d, saw %u fail", t.rank, (int)t.pid, t.failed);
+    CHECK(!hear(fd, &t), "heard more: rank %u, %u", t.rank, t.failed);
+    rd_tell(2, 5, RD_TOLD_NOBODY);
+    CHECK(hear(fd, &t) && t.rank == 2 && t.failed == RD_TOLD_NOBODY, "%u", t.failed);
+    for (int i = 0; i < 40; i++)
+        rd_tell(2, 5, 3); /* more than there is room for: nobody waits for ever */
     close(fd);
     rd_tell(2, 5, 3); /* and nobody is there */
-    CHECK(!run_tell_hear(-1, &rank, &failed), "heard without an ear");
+    CHECK(!run_tell_hear(-1, &t), "heard without an ear");
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -38,11 +39,15 @@ void rd_tell(uint32_t rank, uint32_t size, uint32_t failed)
 {
     const rd_told told = {RD_TOLD_MAGIC, rank, failed};
     rd_tell_prepare();
-    if (!launcher.length || rank != launcher.rank || size != launcher.size || failed >= size)
+    if (!launcher.length || rank != launcher.rank || size != launcher.size ||
+        (failed >= size && failed != RD_TOLD_NOBODY))
         return;
-    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return;
+    /* Its queue is short, and all ranks speak at once; but nobody waits for long. */
+    const struct timeval patience = {.tv_usec = 50000};
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     sendto(fd, &told, sizeof told, MSG_NOSIGNAL, (struct sockaddr *)&launcher.to, launcher.length);
     close(fd);
 }

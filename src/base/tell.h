@@ -1,5 +1,5 @@
-/* tell.h: what a rank tells whoever started it: whose failure it saw, before it ends because of that.  So the
- * launcher need not guess by the clock who failed first. */
+/* tell.h: what a rank tells whoever started it: whose failure it saw in the world, before it ends because of that.
+ * So the launcher need not guess by the clock who failed first. */
 #ifndef RD_TELL_H
 #define RD_TELL_H
 
@@ -12,10 +12,12 @@ typedef struct {
     uint32_t magic, rank, failed;
 } rd_told;
 enum { RD_TOLD_MAGIC = 0x72647401 };
+#define RD_TOLD_NOBODY UINT32_MAX /* what was said before is no more: it has joined a world anew */
 
 /* Remembers what the environment says of it; the first call does. */
 void rd_tell_prepare(void);
-/* Of the world that the launcher made, and no other; nothing happens if there is no such launcher. */
+/* Of a world like the one that the launcher made, with the same number of this rank; nothing happens in others,
+ * or if there is no such launcher. */
 void rd_tell(uint32_t rank, uint32_t size, uint32_t failed);
 
 #endif

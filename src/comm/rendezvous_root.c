@@ -142,7 +142,7 @@ static ronda_status missing(const hosting *h)
     list_hosts(h, hosts, sizeof hosts);
     if (h->door.wrong_keys)
         snprintf(keys, sizeof keys, "; %u came with another RONDA_KEY", h->door.wrong_keys);
-    else if (!h->g->j->key && h->g->loopback_alone)
+    else if (!h->g->j->key && !h->g->j->insecure && !rd_address_is_loopback(&h->g->j->address))
         snprintf(keys, sizeof keys, "; without RONDA_KEY only ranks of this host can come");
     return rd_fail(h->g->err, RONDA_ETIMEOUT, RONDA_ANY,
                    "after %.3g s %u of %u ranks had come (from %s); missing: rank %s%s",
@@ -251,8 +251,8 @@ static ronda_status open_doors(hosting *h)
     return cannot_listen(
         g, text,
         elsewhere ? "; rank 0 must run on that host, or RONDA_ADDR name the one that it runs on"
-        : taken   ? "; set RONDA_ADDR to HOST:PORT with a port that is free there"
-                  : "");
+        : taken ? "; set RONDA_ADDR (ronda run: --addr) to HOST:PORT with a port that is free there"
+                : "");
 }
 
 /* Where a file says the address, the listener that peers use later is the door too. */

@@ -290,6 +290,15 @@ static void clear_channel(rd_channel *c)
     *at = NULL;
 }
 
+/* Whoever started us wants to know who failed and who only heard of it.  Parts count their ranks anew. */
+static void tell_of(const rd_link *l, const rd_error *cause)
+{
+    const bool processes = l->transport->copies || l->transport->pushes;
+    const bool theirs = cause->status == RONDA_EPEER || cause->status == RONDA_EABORTED;
+    if (processes && theirs && !l->whole && cause->peer < l->size && cause->peer != l->rank)
+        rd_tell(l->rank, l->size, cause->peer);
+}
+
 /* The cause is the world's first one, which may be older than ours.  What it does not concern goes on, as
  * long as it can: there is no second chance. */
 ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
@@ -298,9 +307,8 @@ ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
         e->transport->abort(e->link, err);
     rd_engine_cause(e, err);
     e->cause = *err;
-    if (!e->gave_up && err->status == RONDA_EPEER && err->peer < e->link->size && !e->link->whole &&
-        (e->transport->copies || e->transport->pushes))
-        rd_tell(e->link->rank, e->link->size, err->peer);
+    if (!e->gave_up)
+        tell_of(e->link, err);
     for (rd_flight *f = e->first; f; f = f->next)
         f->lost = f->lost || (!f->done && (e->gave_up || concerns(err, f->job.record.sequence)));
     e->busy = 0;
