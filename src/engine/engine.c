@@ -267,6 +267,17 @@ ronda_status rd_engine_start(rd_engine *e, const rd_job *job, rd_flight **out)
 
 /* --- waiting --- */
 
+/* Whoever started us wants to know who failed and who only heard of it.  Parts count their ranks anew. */
+static void tell_once(rd_engine *e, const rd_error *cause)
+{
+    const rd_link *l = e->link;
+    const bool processes = l->transport->copies || l->transport->pushes;
+    const bool theirs = cause->status == RONDA_EPEER || cause->status == RONDA_EABORTED;
+    if (processes && theirs && !l->whole && cause->peer < l->size && cause->peer != l->rank &&
+        !atomic_exchange(&e->told, true))
+        rd_tell(l->rank, l->size, cause->peer);
+}
+
 /* An alarm that was there and is gone has been overwritten, and its cause with it. */
 void rd_engine_cause(rd_engine *e, rd_error *out)
 {
@@ -279,6 +290,7 @@ void rd_engine_cause(rd_engine *e, rd_error *out)
         out->rank = e->link->rank;
     if (out->peer >= e->link->size)
         out->peer = RONDA_ANY;
+    tell_once(e, out);
 }
 
 /* What is lost moves no more.  Of two flights on a channel the younger one is lost first. */
@@ -290,15 +302,6 @@ static void clear_channel(rd_channel *c)
     *at = NULL;
 }
 
-/* Whoever started us wants to know who failed and who only heard of it.  Parts count their ranks anew. */
-static void tell_of(const rd_link *l, const rd_error *cause)
-{
-    const bool processes = l->transport->copies || l->transport->pushes;
-    const bool theirs = cause->status == RONDA_EPEER || cause->status == RONDA_EABORTED;
-    if (processes && theirs && !l->whole && cause->peer < l->size && cause->peer != l->rank)
-        rd_tell(l->rank, l->size, cause->peer);
-}
-
 /* The cause is the world's first one, which may be older than ours.  What it does not concern goes on, as
  * long as it can: there is no second chance. */
 ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
@@ -307,8 +310,6 @@ ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
         e->transport->abort(e->link, err);
     rd_engine_cause(e, err);
     e->cause = *err;
-    if (!e->gave_up)
-        tell_of(e->link, err);
     for (rd_flight *f = e->first; f; f = f->next)
         f->lost = f->lost || (!f->done && (e->gave_up || concerns(err, f->job.record.sequence)));
     e->busy = 0;

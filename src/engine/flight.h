@@ -84,6 +84,7 @@ struct rd_engine {
     uint32_t busy;        /* channels with flights that are neither done nor lost, one bit each */
     struct rd_mail *mail; /* NULL: no letter so far */
     bool lanes_only;
+    _Atomic bool told; /* the launcher of its failure, if there is one */
     bool gave_up;      /* the world has failed, and this rank has left it once */
     rd_error cause;    /* why flights were lost */
     uint32_t answered; /* what rd_asked was when it last was */
