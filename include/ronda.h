@@ -31,7 +31,8 @@
  * and by ronda_init(), for ranks as processes; `ronda run` sets them:
  *   RONDA_RANK, RONDA_SIZE   this rank, and how many there are
  *   RONDA_ADDR     where they meet: file:PATH of a socket to be made, or 127.0.0.1:PORT; ranks of several
- *                  hosts: HOST:PORT, where HOST is rank 0's
+ *                  hosts: HOST:PORT, where HOST is rank 0's, or file:PATH of a file to be made in a folder
+ *                  that all see, with RONDA_TRANSPORT=hosts
  *   RONDA_TRANSPORT  "shm": memory that ranks of one host share; "tcp": sockets; "hosts": memory inside
  *                  a host, sockets between; "auto": "hosts" if RONDA_ADDR is another address than
  *                  file:PATH or the loopback's, else "shm" (auto)
