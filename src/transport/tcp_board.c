@@ -455,13 +455,14 @@ void rd_tcp_take_leave(tcp_link *l)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* After a failure nobody is waited for but as long as last words take. */
+/* After a failure nobody is waited for but as long as last words take, and never beyond the timeout. */
 static uint64_t close_by(const tcp_world *w)
 {
+    const uint64_t limit = rd_deadline_ns(w->its.timeout_ns), soon = rd_now_ns() + LAST_WORDS_NS;
     for (const tcp_link *l = w->links; l; l = l->next)
         if (atomic_load(&l->alarm))
-            return rd_now_ns() + LAST_WORDS_NS;
-    return rd_deadline_ns(w->its.timeout_ns);
+            return soon < limit ? soon : limit;
+    return limit;
 }
 
 /* Whether the peers' systems have all that was written, or the peers will write no more, or their hosts have gone
