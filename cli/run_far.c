@@ -20,7 +20,6 @@
 #include "base/mem.h"
 #include "run.h"
 #include "run_link.h"
-#include "transport/ip.h"
 
 static const char ME[] = "run";
 

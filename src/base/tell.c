@@ -45,9 +45,10 @@ void rd_tell(uint32_t rank, uint32_t size, uint32_t failed)
     const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return;
-    /* Its queue is short, and all ranks speak at once; but nobody waits for long. */
+    /* Its queue is short, and all ranks speak at once; but nobody waits for long, and none that starts. */
     const struct timeval patience = {.tv_usec = 50000};
+    const int flags = MSG_NOSIGNAL | (failed == RD_TOLD_NOBODY ? MSG_DONTWAIT : 0);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    sendto(fd, &told, sizeof told, MSG_NOSIGNAL, (struct sockaddr *)&launcher.to, launcher.length);
+    sendto(fd, &told, sizeof told, flags, (struct sockaddr *)&launcher.to, launcher.length);
     close(fd);
 }
