@@ -67,7 +67,9 @@ TEST(staged_bytes_are_the_same_bytes)
         place p = place_open(bytes, skew);
         for (size_t i = 0; i < bytes; i++)
             from[off + i] = byte_at(round, i);
-        if (rng_below(&r, 4))
+        if (!rng_below(&r, 4))
+            rd_stream(p.at, from + off, bytes);
+        else if (rng_below(&r, 4))
             rd_stage(&d, p.at, from + off, bytes);
         else
             rd_stage_plain(p.at, from + off, bytes);

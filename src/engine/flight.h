@@ -129,6 +129,9 @@ void rd_stage_plain(void *to, const void *from, size_t bytes);
 void rd_fold_staged(const rd_job *job, uint32_t width, void *const out[], uint32_t outs,
                     const void *const in[], uint32_t ins, size_t count, uint32_t divisor);
 
+/* Writes what step s has received, or copies. */
+void rd_land(const rd_plan *p, const rd_step *s, void *to, const void *from, size_t bytes);
+
 /* straight.c */
 void rd_run_here(const rd_job *job, const rd_step *s, void *to, const void *from);
 ronda_status rd_run_straight(rd_engine *e, const rd_job *job, uint64_t timeout_ns, rd_error *err);

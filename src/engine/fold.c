@@ -12,6 +12,7 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <emmintrin.h>
 #endif
 
 static rd_fold_set sets[] = {
@@ -125,6 +126,31 @@ void rd_move(void *to, const void *from, size_t bytes)
         t[bytes / 2] = middle;
         t[bytes - 1] = last;
     }
+}
+
+void rd_stream(void *to, const void *from, size_t bytes)
+{
+#if defined(__x86_64__)
+    const size_t aligned = -(uintptr_t)to % 64, first = aligned < bytes ? aligned : bytes;
+    const size_t end = first + ((bytes - first) & ~(size_t)63);
+    rd_move(to, from, first);
+    for (size_t i = first; i < end; i += 64) {
+        const char *f = (const char *)from + i;
+        __m128i *t = (__m128i *)((char *)to + i);
+        const __m128i a = _mm_loadu_si128((const __m128i *)f);
+        const __m128i b = _mm_loadu_si128((const __m128i *)(f + 16));
+        const __m128i c = _mm_loadu_si128((const __m128i *)(f + 32));
+        const __m128i d = _mm_loadu_si128((const __m128i *)(f + 48));
+        _mm_stream_si128(t, a);
+        _mm_stream_si128(t + 1, b);
+        _mm_stream_si128(t + 2, c);
+        _mm_stream_si128(t + 3, d);
+    }
+    _mm_sfence();
+    rd_move((char *)to + end, (const char *)from + end, bytes - end);
+#else
+    rd_move(to, from, bytes);
+#endif
 }
 
 /* Conversions of one value ---------------------------------------------------------------------- */

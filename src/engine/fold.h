@@ -28,6 +28,10 @@ void rd_user_fold(const rd_user_op *op, ronda_type type, void *const out[], uint
 
 /* Moves bytes that do not overlap; quick for small ones, and does not turn to string instructions. */
 void rd_move(void *to, const void *from, size_t bytes);
+/* The same past the caches, where the machine can.  Whoever publishes the bytes need do nothing about
+ * their order.  Of use where so many are read and written that no core's own cache holds them. */
+void rd_stream(void *to, const void *from, size_t bytes);
+enum { RD_STREAMED = 16 << 20 };
 
 /* Instruction sets, for tests and benches: best first; NULL ends. */
 typedef struct {

@@ -339,7 +339,7 @@ static uint32_t run_recv(rd_engine *e, rd_flight *f, rd_lane_state *lane, const 
     const uint64_t bytes = usable(f, view);
     if (bytes == 0 && view->total)
         return 0;
-    rd_put(place(f, s->to_buffer, s->to_at) + lane->taken, view->data, bytes);
+    rd_land(f->plan, s, place(f, s->to_buffer, s->to_at) + lane->taken, view->data, bytes);
     take(e, f, lane, s, bytes);
     return 1;
 }

@@ -1,4 +1,4 @@
-/* stage.c: writes bytes to where a peer will read them.
+/* stage.c: writes bytes to where a peer will read them, and many to where they stay.
  *
  * The peer has read the same place before, so its cache holds the lines that we write.  If that cache
  * is near, taking them back costs little and the peer will find the new bytes close by.  If it is far,
@@ -11,10 +11,6 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "engine/flight.h"
-
-#if defined(__x86_64__)
-#include <emmintrin.h>
-#endif
 
 enum {
     TIMED_BYTES = 16 << 10,
@@ -48,31 +44,6 @@ void rd_stage_plain(void *to, const void *from, size_t bytes)
     }
 }
 
-/* Past the caches, if `to` is the beginning of a cache line.  Whoever publishes the bytes need do
- * nothing about their order. */
-static void stream(void *to, const void *from, size_t bytes)
-{
-#if defined(__x86_64__)
-    const size_t whole = (uintptr_t)to % 64 ? 0 : bytes & ~(size_t)63;
-    for (size_t i = 0; i < whole; i += 64) {
-        const char *f = (const char *)from + i;
-        __m128i *t = (__m128i *)((char *)to + i);
-        const __m128i a = _mm_loadu_si128((const __m128i *)f);
-        const __m128i b = _mm_loadu_si128((const __m128i *)(f + 16));
-        const __m128i c = _mm_loadu_si128((const __m128i *)(f + 32));
-        const __m128i d = _mm_loadu_si128((const __m128i *)(f + 48));
-        _mm_stream_si128(t, a);
-        _mm_stream_si128(t + 1, b);
-        _mm_stream_si128(t + 2, c);
-        _mm_stream_si128(t + 3, d);
-    }
-    _mm_sfence();
-    rd_put((char *)to + whole, (const char *)from + whole, bytes - whole);
-#else
-    rd_put(to, from, bytes);
-#endif
-}
-
 /* Writes the first bytes and says how many ns a KiB took. */
 static uint32_t timed(void (*move)(void *to, const void *from, size_t bytes), void *to,
                       const void *from, size_t bytes)
@@ -90,7 +61,7 @@ static size_t watch(rd_distance *d, void *to, const void *from)
         return 0;
     }
     if (d->votes == 2) { /* the other way */
-        const uint32_t ns = timed(stream, to, from, TIMED_BYTES);
+        const uint32_t ns = timed(rd_stream, to, from, TIMED_BYTES);
         d->far = ns < d->slow_ns / GAIN;
         d->votes = 0;
         d->rest = d->far ? 0 : REST;
@@ -121,7 +92,8 @@ void rd_stage(rd_distance *d, void *to, const void *from, size_t bytes)
         return;
     }
     const size_t done = d->far ? probe(d, to, from) : watch(d, to, from);
-    (d->far ? stream : rd_stage_plain)((char *)to + done, (const char *)from + done, bytes - done);
+    (d->far ? rd_stream : rd_stage_plain)((char *)to + done, (const char *)from + done,
+                                          bytes - done);
 }
 
 /* A fold whose last out is such a place, of a peer that is far: strip by strip into the first out, and
@@ -143,6 +115,24 @@ void rd_fold_staged(const rd_job *job, uint32_t width, void *const out[], uint32
         for (uint32_t i = 0; i < ins; i++)
             from[i] = (const char *)in[i] + at * width;
         rd_job_fold(job, to, outs - 1, from, ins, now, divisor);
-        stream(to[outs - 1], to[0], now * width);
+        rd_stream(to[outs - 1], to[0], now * width);
     }
+}
+
+/* Nothing of this call will read there again, and what the rank gives and gets is more than a core's own
+ * cache holds: ordinary stores would fetch every line only to write all of it. */
+static bool stays(const rd_plan *p, const rd_step *s)
+{
+    const rd_shape *shape = &p->shape;
+    const uint64_t gives = rd_in_count(shape), gets = rd_out_count(shape);
+    return s->to_buffer == RD_OUT && !s->forward_count && !shape->in_place && gives && gets &&
+           (gives + gets) * shape->width >= RD_STREAMED;
+}
+
+void rd_land(const rd_plan *p, const rd_step *s, void *to, const void *from, size_t bytes)
+{
+    if (bytes >= PROBE_BYTES && stays(p, s))
+        rd_stream(to, from, bytes);
+    else
+        rd_put(to, from, bytes);
 }

@@ -154,7 +154,7 @@ void rd_run_here(const rd_job *job, const rd_step *s, void *to, const void *from
     if (s->verb == RD_COPY && s->to_buffer == RD_SCRATCH && bytes > RD_INLINE)
         rd_stage_plain(to, from, bytes); /* peers have read there */
     else if (s->verb == RD_COPY)
-        rd_put(to, from, bytes);
+        rd_land(job->plan, s, to, from, bytes);
     else if (s->verb == RD_MERGE)
         rd_job_fold(job, &to, 1, in, 2, s->count, s->scale ? shape->size : 0);
     else
