@@ -86,9 +86,9 @@ static uint64_t bits(uint64_t n)
     X(SCATTER, direct, 1, n - 1, c * (n - 1))                                                      \
     X(SCATTER, binomial, up, up, (n - 1) * c)                                                      \
     X(SCATTERV, direct, 1, n - 1, c * (n - 1))                                                     \
-    X(ALLTOALL, pairwise, n, n - 1, c * (n - 1))                                                   \
+    X(ALLTOALL, pairwise, 1, n - 1, c * (n - 1))                                                   \
     X(ALLTOALL, bruck, up, up, bits(n) * c)                                                        \
-    X(ALLTOALLV, pairwise, n, n - 1, c * (n - 1))                                                  \
+    X(ALLTOALLV, pairwise, 1, n - 1, c * (n - 1))                                                  \
     X(SCAN, linear, n - 1, 1, c)                                                                   \
     X(SCAN, doubling, up, up, c *up)                                                               \
     X(EXSCAN, linear, n - 1, 1, c)                                                                 \

@@ -92,11 +92,11 @@
       "runs of blocks go down a binomial tree; log2(n) rounds")                                     \
     X(SCATTERV, direct, rd_scatter_direct, 0, "the root sends everyone its block; one round")       \
     X(ALLTOALL, pairwise, rd_alltoall_pairwise, 0,                                                  \
-      "in each round ranks exchange blocks in pairs; n rounds")                                     \
+      "everybody sends each rank its block, in an order that pairs ranks; 1 round")                 \
     X(ALLTOALL, bruck, rd_alltoall_bruck, RD_WHOLE,                                                 \
       "Bruck: blocks travel together, 2^k ranks in round k; log2(n) rounds, for small counts")      \
     X(ALLTOALLV, pairwise, rd_alltoall_pairwise, RD_WHOLE,                                          \
-      "in each round ranks exchange blocks in pairs; n rounds")                                     \
+      "everybody sends each rank its block, in an order that pairs ranks; 1 round")                 \
     X(SCAN, linear, rd_scan_linear, RD_ORDERED,                                                     \
       "from rank to rank, chunk after chunk; n-1 rounds")                                           \
     X(SCAN, doubling, rd_scan_doubling, RD_ORDERED | RD_WHOLE,                                      \

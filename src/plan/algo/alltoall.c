@@ -1,14 +1,14 @@
 /* alltoall.c: block j of rank i becomes block i of rank j.
  *
- *     pairwise   in round k ranks r and (k - r) mod n exchange their blocks; n rounds (in one of them a
- *                rank meets itself), each block moves once
+ *     pairwise   the k-th that rank r exchanges blocks with is (k - r) mod n, whose k-th is r (and once a
+ *                rank meets itself); each block moves once and waits for none, so this is one round
  *     Bruck      log2(n) rounds.  Blocks are numbered by how far they have to go; in round k all whose
  *                distance has bit k set travel 2^k ranks further, together:
  *
  *                n = 5     round 0: those with 1 3 to go    round 1: 2 3    round 2: 4 */
 #include "plan/algorithms.h"
 
-/* n-1 messages of one block.
+/* n-1 messages of one block, all on their way before the first is waited for.
  *
  * In place what arrives belongs where what leaves still lies, and of two that exchange blocks neither could
  * begin: so the lower one sends a copy. */
@@ -20,19 +20,20 @@ void rd_alltoall_pairwise(rd_plan *p, rd_shape s)
     for (uint32_t k = 0; k < n; k++) {
         const uint32_t q = (k + n - r) % n;
         rd_range leaves = rd_slot(s, RD_IN, q);
-        rd_round(p, k);
-        if (q == r) {
-            rd_copy(p, leaves, rd_slot(s, RD_OUT, r));
-            continue;
-        }
         if (s.in_place && r < q) {
             const rd_range copy = rd_scratch(p, copied, leaves.count);
             rd_copy(p, leaves, copy);
             leaves = copy;
             copied += copy.count;
         }
-        rd_send(p, q, leaves);
-        rd_recv(p, q, rd_slot(s, RD_OUT, q));
+        if (q != r)
+            rd_send(p, q, leaves);
+    }
+    rd_copy(p, rd_slot(s, RD_IN, r), rd_slot(s, RD_OUT, r));
+    for (uint32_t k = 0; k < n; k++) {
+        const uint32_t q = (k + n - r) % n;
+        if (q != r)
+            rd_recv(p, q, rd_slot(s, RD_OUT, q));
     }
 }
 
