@@ -275,21 +275,29 @@ static double with_wire(double work, double wire, const rd_algorithm *a, const r
     return work > wire ? work + alone * wire : wire + alone * work;
 }
 
+/* Ranks that share cores share their caches: to stage is a copy like another. */
+static rd_facts in_a_crowd(rd_facts facts)
+{
+    facts.stage_byte_ns = facts.copy_ns;
+    return facts;
+}
+
 rd_price rd_price_of(const rd_algorithm *a, const rd_shape *shape, const rd_facts *facts)
 {
     const uint32_t n = shape->size;
     const sample of = draw_sample(shape);
     rd_price price = {.algorithm = a};
     tally t = {.host = RD_NONE, .most_rounds = 4 * n + 64};
+    const double crowd = (double)n / (facts->cpus ? facts->cpus : 1);
+    const rd_facts own = crowd > 1 ? in_a_crowd(*facts) : *facts;
     bool known = true;
     if (facts->far && rd_has_hosts(shape))
         known = (t.far_rounds = rd_alloc(t.most_rounds)) != NULL;
     for (uint32_t i = 0; i < of.count && known; i++) {
         rd_shape s = *shape;
         s.rank = of.ranks[i];
-        known = price_sample(&price, &t, s, facts, of.count);
+        known = price_sample(&price, &t, s, &own, of.count);
     }
-    const double crowd = (double)n / (facts->cpus ? facts->cpus : 1);
     const double all = t.work * crowd;
     price.ns = t.most > all ? t.most : all;
     if (t.far_rounds)
