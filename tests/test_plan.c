@@ -110,11 +110,12 @@ TEST(parts_of_large_calls_stay_in_the_caches)
         uint32_t ranks;
         uint64_t count, segment;
     } rows[] = {
-        {&shm, two_shot, 16, 1 << 22, 24 << 10},    {&shm, two_shot, 12, 1 << 22, 32 << 10},
-        {&shm, two_shot, 8, 1 << 22, 128 << 10},    {&shm, two_shot, 3, 1 << 22, 128 << 10},
-        {&shm, two_shot, 2, 1 << 22, 1 << 20},      {&shm, two_shot, 16, 1 << 18, 1 << 20},
-        {&shm, tree, 16, 1 << 22, 1 << 20},         {&shm, scatter, 16, 1 << 22, 1 << 20},
-        {&crowded, two_shot, 16, 1 << 22, 1 << 20}, {&threads, two_shot, 16, 1 << 22, 1 << 20},
+        {&shm, two_shot, 16, 1 << 22, 24 << 10},     {&shm, two_shot, 12, 1 << 22, 32 << 10},
+        {&shm, two_shot, 8, 1 << 22, 128 << 10},     {&shm, two_shot, 3, 1 << 22, 128 << 10},
+        {&shm, two_shot, 2, 1 << 22, 1 << 20},       {&shm, two_shot, 16, 1 << 18, 1 << 20},
+        {&shm, tree, 16, 1 << 22, 1 << 20},          {&shm, scatter, 16, 1 << 22, 1 << 20},
+        {&crowded, two_shot, 16, 1 << 22, 1 << 20},  {&threads, two_shot, 16, 1 << 22, 1 << 20},
+        {&crowded, two_shot, 4, 1 << 22, 128 << 10}, {&crowded, two_shot, 4, 1 << 20, 1 << 20},
         {&mixed, two_shot, 16, 1 << 22, 1 << 18},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

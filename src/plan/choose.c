@@ -53,14 +53,15 @@ rd_facts rd_facts_shm(uint32_t cpus)
 /* Parts of a chunk go to the ranks that fold them and come back while the next chunks are on their way: a few
  * chunks, which should be in the caches still when they come home.  And a rank has one place for all that it
  * sends, shared out among its peers: with more than FEW of them there is room for a few short parts each.
- * Calls that are short stay whole, and so do those of ranks that share cores, which wait for each other
- * with every message. */
+ * Calls that are short stay whole.  Ranks that share cores wait for each other with every message, so theirs
+ * must be longer to gain by it. */
 uint64_t rd_segment_for(const rd_facts *facts, const rd_algorithm *a, const rd_shape *s)
 {
-    enum { FEW = 8, LEAST = 4 << 10, ALL_PARTS = 384 << 10, SHORT = 1 << 20 };
+    enum { FEW = 8, LEAST = 4 << 10, ALL_PARTS = 384 << 10, SHORT = 1 << 20, CROWDED = 4 << 20 };
     const bool crowded = s->size > facts->cpus;
-    if (!facts->part_bytes || !(a->flags & RD_PARTED) || !rd_kind_reduces(s->kind) || crowded ||
-        s->size < 3 || s->count <= SHORT / s->width)
+    const bool gains = !crowded || (s->kind == RONDA_ALLREDUCE && s->size <= FEW);
+    if (!facts->part_bytes || !(a->flags & RD_PARTED) || !rd_kind_reduces(s->kind) || !gains ||
+        s->size < 3 || s->count <= (crowded ? CROWDED : SHORT) / s->width)
         return facts->segment_bytes;
     if (s->size <= FEW)
         return facts->part_bytes;
