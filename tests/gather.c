@@ -24,8 +24,8 @@ static bool can_listen(const rd_ip *ip, uint16_t port)
     return can;
 }
 
-/* The system gives ports of this range to nobody who asks for any port, so that what is free now is
- * free when rank 0 listens; processes that run at the same time look at different ones. */
+/* Unless it was told otherwise, the system gives ports of this range to nobody who asks for any port, so that
+ * what is free now is free when rank 0 listens; and processes of one time seldom look at the same ones. */
 uint16_t gather_port(void)
 {
     static _Atomic uint32_t calls;
