@@ -118,7 +118,7 @@ static bool measure_copy(bench_world *w, const bench_point *p, const bench_job *
         memset(w->buffers[0][0], k, bytes); /* just written, as the collectives' data is */
         if (start_together(w, true, &s))
             return say_failure(w, p, ronda_last_error(w->comm));
-        (2 * bytes < RD_STREAMED ? rd_move : rd_stream)(w->buffers[0][1], w->buffers[0][0], bytes);
+        (2 * bytes > RD_STREAMED ? rd_stream : rd_move)(w->buffers[0][1], w->buffers[0][0], bytes);
         v[k] = since(&s) - s.from;
     }
     if (ronda_allreduce(w->comm, v, v, COPIES, RONDA_F64, RONDA_MAX))

@@ -29,7 +29,8 @@ void rd_user_fold(const rd_user_op *op, ronda_type type, void *const out[], uint
 /* Moves bytes that do not overlap; quick for small ones, and does not turn to string instructions. */
 void rd_move(void *to, const void *from, size_t bytes);
 /* The same past the caches, where the machine can.  Whoever publishes the bytes need do nothing about
- * their order.  Of use where so many are read and written that no core's own cache holds them. */
+ * their order.  Of use where more than RD_STREAMED bytes are read and written, which no core's own cache
+ * holds. */
 void rd_stream(void *to, const void *from, size_t bytes);
 enum { RD_STREAMED = 16 << 20 };
 

@@ -18,6 +18,7 @@ enum {
     PROBES = 16,
     STRIP_BYTES = 8 << 10,
     MOVE_BYTES = 96 << 10,
+    LANDED_BYTES = 4 << 10,
     /* No core stores to memory of its own so slowly: about 3 GB/s */
     SLOW_NS_PER_KIB = 325,
     GAIN = 3,   /* how much quicker the other way must be */
@@ -119,19 +120,19 @@ void rd_fold_staged(const rd_job *job, uint32_t width, void *const out[], uint32
     }
 }
 
-/* Nothing of this call will read there again, and what the rank gives and gets is more than a core's own
- * cache holds: ordinary stores would fetch every line only to write all of it. */
+/* This rank's steps do not read there again, and what it gives and gets is more than a core's own cache
+ * holds: ordinary stores would fetch every line only to write all of it. */
 static bool stays(const rd_plan *p, const rd_step *s)
 {
     const rd_shape *shape = &p->shape;
     const uint64_t gives = rd_in_count(shape), gets = rd_out_count(shape);
-    return s->to_buffer == RD_OUT && !s->forward_count && !shape->in_place && gives && gets &&
-           (gives + gets) * shape->width >= RD_STREAMED;
+    return s->to_buffer == RD_OUT && !s->read && !shape->in_place && gives && gets &&
+           (gives + gets) * shape->width > RD_STREAMED;
 }
 
 void rd_land(const rd_plan *p, const rd_step *s, void *to, const void *from, size_t bytes)
 {
-    if (bytes >= PROBE_BYTES && stays(p, s))
+    if (bytes >= LANDED_BYTES && stays(p, s))
         rd_stream(to, from, bytes);
     else
         rd_put(to, from, bytes);

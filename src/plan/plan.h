@@ -82,6 +82,7 @@ typedef struct {
 typedef struct {
     uint8_t verb, side, to_buffer, from_buffer;
     bool scale; /* the result of this fold is divided by size before it is rounded */
+    bool read;  /* a later step of this plan reads what it writes */
     uint16_t deps;
     uint32_t peer; /* RD_NONE for local steps */
     uint32_t lane;

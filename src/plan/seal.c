@@ -190,6 +190,14 @@ static void depend(rd_plan *p, rd_step *t, uint32_t i)
     }
 }
 
+static bool reads_what(const rd_raw *raw, const rd_edge *e)
+{
+    rd_range wrote, reads;
+    return rd_raw_writes(raw, e->from, &wrote) && rd_raw_reads(raw, e->to, &reads) &&
+           wrote.buffer == reads.buffer && wrote.at < reads.at + reads.count &&
+           reads.at < wrote.at + wrote.count;
+}
+
 static bool find_deps(sealing *s)
 {
     rd_plan *p = s->plan;
@@ -200,8 +208,11 @@ static bool find_deps(sealing *s)
     for (uint32_t e = 0, t = 0; t < s->raw->count; t++) {
         rd_step *step = &p->steps[s->place[t]];
         step->first_dep = p->dep_count;
-        for (; e < h->count && h->edges[e].to == t; e++)
-            depend(p, step, s->place[h->edges[e].from]);
+        for (; e < h->count && h->edges[e].to == t; e++) {
+            const uint32_t from = s->place[h->edges[e].from];
+            p->steps[from].read |= reads_what(s->raw, &h->edges[e]);
+            depend(p, step, from);
+        }
     }
     return true;
 }
