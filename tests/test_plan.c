@@ -1,4 +1,4 @@
-/* test_plan.c: what plans cost in memory, how they are cut, and how long they are kept. */
+/* test_plan.c: what plans cost in memory, how they are cut, which are chosen, and how long they are kept. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,6 +103,7 @@ TEST(parts_of_large_calls_stay_in_the_caches)
                    mixed = rd_facts_mixed(16);
     const rd_algorithm *two_shot = rd_algorithm_named(RONDA_ALLREDUCE, "two_shot"),
                        *tree = rd_algorithm_named(RONDA_ALLREDUCE, "double_tree"),
+                       *reduce = rd_algorithm_named(RONDA_REDUCE, "two_shot"),
                        *scatter = rd_algorithm_named(RONDA_BROADCAST, "scatter");
     const struct {
         const rd_facts *facts;
@@ -110,12 +111,23 @@ TEST(parts_of_large_calls_stay_in_the_caches)
         uint32_t ranks;
         uint64_t count, segment;
     } rows[] = {
-        {&shm, two_shot, 16, 1 << 22, 24 << 10},     {&shm, two_shot, 12, 1 << 22, 32 << 10},
-        {&shm, two_shot, 8, 1 << 22, 128 << 10},     {&shm, two_shot, 3, 1 << 22, 128 << 10},
-        {&shm, two_shot, 2, 1 << 22, 1 << 20},       {&shm, two_shot, 16, 1 << 18, 1 << 20},
-        {&shm, tree, 16, 1 << 22, 1 << 20},          {&shm, scatter, 16, 1 << 22, 1 << 20},
-        {&crowded, two_shot, 16, 1 << 22, 1 << 20},  {&threads, two_shot, 16, 1 << 22, 1 << 20},
-        {&crowded, two_shot, 4, 1 << 22, 128 << 10}, {&crowded, two_shot, 4, 1 << 20, 1 << 20},
+        {&shm, two_shot, 16, 1 << 22, 24 << 10},
+        {&shm, two_shot, 12, 1 << 22, 32 << 10},
+        {&shm, two_shot, 8, 1 << 22, 128 << 10},
+        {&shm, two_shot, 3, 1 << 22, 128 << 10},
+        {&shm, two_shot, 2, 1 << 22, 1 << 20},
+        {&shm, two_shot, 16, 1 << 18, 1 << 20},
+        {&shm, tree, 16, 1 << 22, 1 << 20},
+        {&shm, scatter, 16, 1 << 22, 1 << 20},
+        {&crowded, two_shot, 16, 1 << 22, 1 << 20},
+        {&threads, two_shot, 16, 1 << 22, 1 << 20},
+        {&crowded, two_shot, 4, 1 << 22, 128 << 10},
+        {&crowded, two_shot, 4, (1 << 20) + 1, 128 << 10},
+        {&crowded, two_shot, 8, 1 << 22, 128 << 10},
+        {&crowded, two_shot, 9, 1 << 22, 1 << 20},
+        {&crowded, reduce, 4, 1 << 22, 1 << 20},
+        {&shm, reduce, 4, 1 << 22, 128 << 10},
+        {&crowded, two_shot, 4, 1 << 20, 1 << 20},
         {&mixed, two_shot, 16, 1 << 22, 1 << 18},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -125,6 +137,83 @@ TEST(parts_of_large_calls_stay_in_the_caches)
                             .count = rows[i].count};
         const uint64_t segment = rd_segment_for(rows[i].facts, rows[i].algorithm, &s);
         CHECK(segment == rows[i].segment, "row %zu: %" PRIu64 " bytes", i, segment);
+    }
+}
+
+/* --- what is chosen --- */
+
+/* Folds that are passed on cost more where ranks share cores; what is measured there is in the prices. */
+TEST(ranks_that_share_cores_choose_otherwise)
+{
+    const rd_facts shm = rd_facts_shm(16), crowded = rd_facts_shm(2), tcp = rd_facts_tcp(2);
+    const struct {
+        const rd_facts *facts;
+        ronda_kind kind;
+        uint32_t ranks;
+        uint64_t count;
+        const char *name;
+    } rows[] = {
+        {&crowded, RONDA_REDUCE_SCATTER, 4, 1 << 16, "direct"},
+        {&crowded, RONDA_REDUCE_SCATTER, 8, 1 << 20, "direct"},
+        {&shm, RONDA_REDUCE_SCATTER, 8, 1 << 20, "ring"},
+        {&crowded, RONDA_REDUCE, 8, 1 << 20, "direct"},
+        {&crowded, RONDA_SCAN, 3, 1 << 16, "linear"},
+        {&crowded, RONDA_ALLTOALL, 2, 1 << 17, "pairwise"},
+        {&crowded, RONDA_ALLTOALL, 8, 4, "pairwise"},
+        {&shm, RONDA_ALLTOALL, 16, 1, "bruck"},
+        {&tcp, RONDA_ALLTOALL, 8, 4, "bruck"},
+        {&tcp, RONDA_ALLTOALL, 8, 1 << 16, "pairwise"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const rd_shape s = {
+            .kind = rows[i].kind, .size = rows[i].ranks, .width = 4, .count = rows[i].count};
+        const rd_algorithm *a = rd_choose(&s, rows[i].facts, NULL, NULL);
+        CHECK(a && strcmp(a->name, rows[i].name) == 0, "row %zu: %s", i, a ? a->name : "none");
+    }
+}
+
+/* --- what steps are told --- */
+
+static const rd_step *writer_of(const rd_plan *p, uint8_t verb, uint64_t at)
+{
+    for (uint32_t i = 0; i < p->step_count; i++)
+        if (p->steps[i].verb == verb && p->steps[i].to_buffer == RD_OUT && p->steps[i].to_at == at)
+            return &p->steps[i];
+    return NULL;
+}
+
+TEST(steps_know_what_is_read_again)
+{
+    const rd_shape s = {.kind = RONDA_ALLGATHER, .rank = 1, .size = 4, .width = 4, .count = 1000};
+    rd_plan *ring = rd_plan_build(rd_algorithm_named(s.kind, "ring"), &s, 0);
+    rd_plan *direct = rd_plan_build(rd_algorithm_named(s.kind, "direct"), &s, 0);
+    uint32_t read = 0;
+    for (uint64_t q = 0; ring && direct && q < 4; q++) {
+        const rd_step *a = writer_of(ring, RD_RECV, q * 1000);
+        const rd_step *b = writer_of(direct, RD_RECV, q * 1000);
+        CHECK((a && b) == (q != 1), "block %" PRIu64 " has no receive, or too many", q);
+        read += a && a->read;
+        CHECK(!b || !b->read, "direct: block %" PRIu64 " is read again", q);
+    }
+    CHECK(read == 2, "ring: %u blocks are passed on, not 2", read);
+    rd_plan_free(ring);
+    rd_plan_free(direct);
+}
+
+TEST(alltoall_sends_all_before_it_waits)
+{
+    for (uint32_t n = 2; n < 10; n++) {
+        const rd_shape s = {
+            .kind = RONDA_ALLTOALL, .rank = n / 2, .size = n, .width = 4, .count = 2};
+        rd_plan *p = rd_plan_build(rd_algorithm_named(s.kind, "pairwise"), &s, 0);
+        uint32_t sends = 0;
+        CHECK(p && p->straight, "%u ranks: no straight order", n);
+        for (uint32_t i = 0; p && i < p->straight_count; i++) {
+            const rd_step *step = &p->steps[p->straight[i]];
+            sends += step->verb == RD_SEND;
+            CHECK(step->verb != RD_RECV || sends == n - 1, "%u ranks: step %u waits", n, i);
+        }
+        rd_plan_free(p);
     }
 }
 

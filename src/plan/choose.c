@@ -9,7 +9,8 @@
  *
  * Bytes are paid by whoever receives them: ranks that share memory read the sender's where they lie.
  * What a peer stores straight into place costs its receiver no bytes.  With more ranks than cores,
- * all ranks' work is done by few cores, and each round costs switches between them.  Of many ranks
+ * all ranks' work is done by few cores, each round costs switches between them, and folds that a rank passes
+ * on cost more.  Of many ranks
  * some stand for all: every rank must come to the same choice, so they are ranks fixed by the root
  * and the size, never this rank itself. */
 #include "plan/choose.h"
@@ -110,6 +111,14 @@ static const rd_facts *facts_of(const rd_plan *p, const rd_step *s, const rd_fac
     return far ? facts->far : facts;
 }
 
+/* A fold into scratch is for a peer to read, and writes where that peer has read before: as dear as
+ * staging.  Seen where ranks share cores, with 3 to 16 of them on 2. */
+static double passing_ns(const rd_plan *p, const rd_step *s, const rd_facts *facts)
+{
+    const bool passes = s->to_buffer == RD_SCRATCH && facts->copies;
+    return passes && p->shape.size > facts->cpus ? facts->stage_byte_ns - facts->copy_ns : 0;
+}
+
 static double work_price(const rd_plan *p, const rd_step *s, const rd_facts *facts)
 {
     const uint64_t bytes = s->count * p->shape.width;
@@ -130,7 +139,8 @@ static double work_price(const rd_plan *p, const rd_step *s, const rd_facts *fac
     case RD_RECV:
         return facts->receive_ns + (lent ? facts->lend_ns : 0) + size * facts->copy_ns;
     case RD_FOLD:
-        return facts->receive_ns + (lent ? facts->lend_ns : 0) + 2 * size * facts->fold_ns;
+        return facts->receive_ns + (lent ? facts->lend_ns : 0) + 2 * size * facts->fold_ns +
+               (lent ? size * passing_ns(p, s, facts) : 0);
     case RD_FOLD_MANY: /* the bytes of all its messages are fetched at one time */
         return facts->receive_ns + size * facts->fold_ns +
                (p->groups[s->group].leader == (uint32_t)(s - p->steps) && lent
@@ -276,29 +286,21 @@ static double with_wire(double work, double wire, const rd_algorithm *a, const r
     return work > wire ? work + alone * wire : wire + alone * work;
 }
 
-/* Ranks that share cores share their caches: to stage is a copy like another. */
-static rd_facts in_a_crowd(rd_facts facts)
-{
-    facts.stage_byte_ns = facts.copy_ns;
-    return facts;
-}
-
 rd_price rd_price_of(const rd_algorithm *a, const rd_shape *shape, const rd_facts *facts)
 {
     const uint32_t n = shape->size;
     const sample of = draw_sample(shape);
     rd_price price = {.algorithm = a};
     tally t = {.host = RD_NONE, .most_rounds = 4 * n + 64};
-    const double crowd = (double)n / (facts->cpus ? facts->cpus : 1);
-    const rd_facts own = crowd > 1 ? in_a_crowd(*facts) : *facts;
     bool known = true;
     if (facts->far && rd_has_hosts(shape))
         known = (t.far_rounds = rd_alloc(t.most_rounds)) != NULL;
     for (uint32_t i = 0; i < of.count && known; i++) {
         rd_shape s = *shape;
         s.rank = of.ranks[i];
-        known = price_sample(&price, &t, s, &own, of.count);
+        known = price_sample(&price, &t, s, facts, of.count);
     }
+    const double crowd = (double)n / (facts->cpus ? facts->cpus : 1);
     const double all = t.work * crowd;
     price.ns = t.most > all ? t.most : all;
     if (t.far_rounds)

@@ -19,7 +19,7 @@ typedef struct rd_facts {
     double fold_ns;         /* per byte and operand */
     bool copies;            /* what is sent of the caller's memory */
     uint64_t segment_bytes; /* what plans are cut for */
-    uint64_t part_bytes; /* those whose messages are parts, with a core for each rank; 0: as all */
+    uint64_t part_bytes;    /* those whose messages are parts: rd_segment_for; 0: as all */
     /* Of peers on another host, by the map of the shape; NULL: they are like others */
     const struct rd_facts *far;
     double wire_ns; /* per byte that a host sends or gets, by all of its ranks together */
