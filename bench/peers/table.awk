@@ -22,10 +22,12 @@ function ratio(library, point,    r, n, v, i, t, best) {
     for (r = 1; r <= rounds; r++) {
         best = ""
         for (i = 1; i <= others; i++) {
+            if (!((r, other[i], point) in us)) # to look at what is not there would make it
+                continue
             t = us[r, other[i], point]
-            best = t != "" && (best == "" || t + 0 < best + 0) ? t : best
+            best = best == "" || t + 0 < best + 0 ? t : best
         }
-        if (best != "" && us[r, library, point] > 0)
+        if (best != "" && (r, library, point) in us && us[r, library, point] > 0)
             v[++n] = best / us[r, library, point]
     }
     sort(v, n)
