@@ -279,8 +279,9 @@ void hosts_cut(hosts_list *l, uint32_t slots)
     l->slots = slots;
 }
 
-void hosts_address(const hosts_host *h, char *text, size_t capacity)
+void hosts_address(const char *name, char *text, size_t capacity)
 {
-    const char *user = strchr(h->name, '@'), *name = user ? user + 1 : h->name;
+    const char *user = strchr(name, '@');
+    name = user ? user + 1 : name;
     snprintf(text, capacity, strchr(name, ':') ? "[%s]" : "%s", name);
 }

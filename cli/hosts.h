@@ -40,6 +40,6 @@ void hosts_free(hosts_list *l);
 void hosts_cut(hosts_list *l, uint32_t slots);
 
 /* The host as it stands before ":PORT": without the user, an address of IPv6 in brackets. */
-void hosts_address(const hosts_host *h, char *text, size_t capacity);
+void hosts_address(const char *name, char *text, size_t capacity);
 
 #endif

@@ -137,7 +137,7 @@ static int print_hosts(const run_request *q)
     run_agent *agent = run_agent_read(q);
     if (!agent)
         return CLI_USAGE;
-    hosts_address(&q->hosts.at[0], host, sizeof host);
+    hosts_address(q->hosts.at[0].name, host, sizeof host);
     if (q->address)
         run_address_split(q->address, host, sizeof host, &port);
     snprintf(address, sizeof address, port ? "%s:%" PRIu32 : "%s:(a free port)", host, port);

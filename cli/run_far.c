@@ -146,15 +146,10 @@ void run_far_ended(run_far *f, uint32_t rank)
 
 void run_far_verdict(run_far *f, const run_verdict *v, bool late)
 {
-    const uint64_t numbers[] = {v->why,
-                                v->culprit,
-                                (uint64_t)v->pid,
-                                (uint64_t)v->detail,
-                                v->ns,
-                                rd_now_ns(),
-                                v->blames | (uint64_t)late << 32};
+    const uint64_t numbers[] = {v->why, v->culprit,  (uint64_t)v->pid, (uint64_t)v->detail,
+                                v->ns,  rd_now_ns(), v->blames,        late};
     if (v->why != RUN_FRONT && v->why != RUN_ELSEWHERE)
-        run_link_put(&f->link, RUN_VERDICT, numbers, 7, NULL, 0);
+        run_link_put(&f->link, RUN_VERDICT, numbers, 8, NULL, 0);
 }
 
 bool run_far_sent(const run_far *f)

@@ -112,7 +112,7 @@ static void start_all(hub *u)
 {
     char host[RUN_ADDRESS - 8], address[RUN_ADDRESS];
     uint32_t wanted = 0;
-    hosts_address(&u->request->hosts.at[0], host, sizeof host);
+    hosts_address(u->request->hosts.at[0].name, host, sizeof host);
     if (*u->better)
         memcpy(host, u->better, sizeof host);
     if (u->request->address)
@@ -173,7 +173,7 @@ static void host_verdict(hub *u, const run_host *h, const run_frame *f)
     if (decide(u, v, h, why == RUN_RANK ? RUN_HEAR : RUN_END, 0))
         u->fault_ns = fault_ns;
     else if (why == RUN_RANK)
-        consider(u, &v, h, fault_ns, f->numbers[6] >> 32);
+        consider(u, &v, h, fault_ns, f->numbers[7]);
 }
 
 static void host_done(hub *u, run_host *h)

@@ -59,9 +59,8 @@ static int numbers_of(int kind)
 {
     switch (kind) {
     case RUN_SETUP:
-        return 8;
     case RUN_VERDICT:
-        return 7;
+        return 8;
     case RUN_SAID:
     case RUN_TAKEN:
     case RUN_PING:
@@ -219,12 +218,12 @@ bool run_setup_put(run_link *l, const run_setup *s)
                                            words_count(s->environment),
                                            0};
     run_bytes b = {0};
-    char *directory[] = {s->directory, s->name, NULL};
+    char *where[] = {s->directory, s->name, NULL};
     const size_t length =
-        words_length(directory) + words_length(q->program) + words_length(s->environment);
+        words_length(where) + words_length(q->program) + words_length(s->environment);
     if (length > RUN_FRAME_MOST - 1000 || !bytes_room(&b, length))
         return false;
-    words_add(&b, directory);
+    words_add(&b, where);
     words_add(&b, q->program);
     words_add(&b, s->environment);
     run_link_put(l, RUN_SETUP, numbers, RUN_NUMBERS, b.at, b.to);

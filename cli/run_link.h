@@ -42,8 +42,8 @@ enum {
     RUN_READY,  /* port, or 0; of rank 0's host: a better address than its name */
     RUN_SAID,   /* rank, RUN_OUT or RUN_ERR; bytes */
     RUN_ENDED,  /* rank */
-    RUN_VERDICT, /* why, culprit, pid, detail, ns; when that was, by the host's clock; blames, and 2^32: this
-                    was after the host had been told of another one */
+    RUN_VERDICT, /* why, culprit, pid, detail, ns; when that was, by the host's clock; blames; 1: this was
+                    after the host had been told of another one */
     RUN_DONE,
     RUN_TAKEN, /* RUN_OUT, RUN_ERR or RUN_IN; how many bytes */
     RUN_PING   /* the launcher's clock; to be answered by the same, and the host's clock */

@@ -110,7 +110,7 @@ bool run_find_host(const char *name, char *host, size_t capacity)
     if (!connection || !*name || !run_reached_at(connection, &at[0]) || !is_good(&at[0]))
         return false;
     rd_ip_text(&at[0], text);
-    snprintf(host, capacity, strchr(text, ':') ? "[%s]" : "%s", text);
+    hosts_address(text, host, capacity);
     return true;
 }
 

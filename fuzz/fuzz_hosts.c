@@ -16,7 +16,7 @@ static char *write_list(const hosts_list *l, size_t *length)
     for (uint32_t i = 0; text && i < l->count; i++) {
         char address[HOSTS_NAME + 2];
         const char *user = strchr(l->at[i].name, '@');
-        hosts_address(&l->at[i], address, sizeof address);
+        hosts_address(l->at[i].name, address, sizeof address);
         *length += (size_t)snprintf(text + *length, capacity - *length, "%.*s%s:%u\n",
                                     user ? (int)(user + 1 - l->at[i].name) : 0, l->at[i].name,
                                     address, l->at[i].slots);
