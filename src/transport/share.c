@@ -498,12 +498,10 @@ bool rd_member_open(rd_member *m, const rd_transport *transport, void *mapping, 
     return true;
 }
 
-/* The cores of the whole are shared out: other parts are at work, too. */
 bool rd_member_join(rd_member *m, rd_member *of, void *mapping, uint32_t rank, uint32_t size,
                     const uint32_t members[])
 {
     rd_member *whole = of->whole;
-    const uint64_t cores = (uint64_t)whole->link.cpus * size;
     m->whole = whole;
     m->ranks = rd_alloc(size * sizeof *m->ranks);
     for (uint32_t r = 0; r < size && m->ranks; r++)
@@ -522,7 +520,7 @@ bool rd_member_join(rd_member *m, rd_member *of, void *mapping, uint32_t rank, u
     }
     m->link.whole = &whole->link;
     m->link.goodbyes = &whole->head->goodbyes;
-    m->link.cpus = (uint32_t)((cores + whole->link.size - 1) / whole->link.size);
+    m->link.cpus = rd_cpus_of_part(&whole->link, size);
     m->crowded = whole->crowded;
     whole->users++;
     return true;

@@ -536,7 +536,7 @@ static ronda_status join(rd_link *link, const rd_offer offers[], const uint32_t 
     l->members = in_whole;
     l->id = offers->number;
     l->link.whole = link->whole ? link->whole : link;
-    l->link.cpus = (uint32_t)(((uint64_t)of->link.cpus * size + of->link.size - 1) / of->link.size);
+    l->link.cpus = rd_cpus_of_part(&of->link, size);
     add_link(w, l);
     *out = &l->link;
     return RONDA_OK;

@@ -51,6 +51,12 @@ typedef struct rd_link {
     struct rd_link *whole; /* of a part of a world (see split): the link to all of it; else NULL */
 } rd_link;
 
+/* Cores for a part of so many ranks: they are shared out, since other parts are at work, too. */
+static inline uint32_t rd_cpus_of_part(const rd_link *of, uint32_t size)
+{
+    return (uint32_t)(((uint64_t)of->cpus * size + of->size - 1) / of->size);
+}
+
 typedef struct {
     const void *data; /* what has come of the message and is not yet released, in one piece;
                                 NULL: its bytes are in place already ("returned") */
