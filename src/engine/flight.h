@@ -129,8 +129,8 @@ void rd_stage_plain(void *to, const void *from, size_t bytes);
 void rd_fold_staged(const rd_job *job, uint32_t width, void *const out[], uint32_t outs,
                     const void *const in[], uint32_t ins, size_t count, uint32_t divisor);
 
-/* Writes what step s has received, or copies. */
-void rd_land(const rd_plan *p, const rd_step *s, void *to, const void *from, size_t bytes);
+/* rd_land() of many bytes. */
+void rd_land_long(const rd_plan *p, const rd_step *s, void *to, const void *from, size_t bytes);
 
 /* straight.c */
 void rd_run_here(const rd_job *job, const rd_step *s, void *to, const void *from);
@@ -204,6 +204,17 @@ static inline void rd_put(void *to, const void *from, size_t bytes)
         __builtin_memcpy(to, from, 16);
     else if (bytes)
         rd_move(to, from, bytes);
+}
+
+/* Writes what step s has received, or copies. */
+static inline void rd_land(const rd_plan *p, const rd_step *s, void *to, const void *from,
+                           size_t bytes)
+{
+    enum { LONG = 4 << 10 };
+    if (bytes < LONG)
+        rd_put(to, from, bytes);
+    else
+        rd_land_long(p, s, to, from, bytes);
 }
 
 /* The port to a peer, remembered. */

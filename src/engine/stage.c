@@ -18,7 +18,6 @@ enum {
     PROBES = 16,
     STRIP_BYTES = 8 << 10,
     MOVE_BYTES = 96 << 10,
-    LANDED_BYTES = 4 << 10,
     /* No core stores to memory of its own so slowly: about 3 GB/s */
     SLOW_NS_PER_KIB = 325,
     GAIN = 3,   /* how much quicker the other way must be */
@@ -130,10 +129,7 @@ static bool stays(const rd_plan *p, const rd_step *s)
            (gives + gets) * shape->width > RD_STREAMED;
 }
 
-void rd_land(const rd_plan *p, const rd_step *s, void *to, const void *from, size_t bytes)
+void rd_land_long(const rd_plan *p, const rd_step *s, void *to, const void *from, size_t bytes)
 {
-    if (bytes >= LANDED_BYTES && stays(p, s))
-        rd_stream(to, from, bytes);
-    else
-        rd_put(to, from, bytes);
+    (stays(p, s) ? rd_stream : rd_move)(to, from, bytes);
 }
