@@ -24,19 +24,14 @@ static bool can_listen(const rd_ip *ip, uint16_t port)
     return can;
 }
 
-/* Unless it was told otherwise, the system gives ports of this range to nobody who asks for any port, so that
- * what is free now is free when rank 0 listens; and processes of one time seldom look at the same ones. */
+/* What is free now is free when rank 0 listens. */
 uint16_t gather_port(void)
 {
-    static _Atomic uint32_t calls;
     const rd_ip anywhere = {.family = 4};
-    uint32_t port = 0;
-    for (int i = 0; i < 1000 && !port; i++) {
-        port = 10000 + ((uint32_t)getpid() * 61 + calls++) % 20000;
-        port = can_listen(&anywhere, (uint16_t)port) ? port : 0;
-    }
-    CHECK(port != 0, "no port");
-    return (uint16_t)port;
+    uint16_t port = test_port();
+    for (int i = 0; i < 1000 && !can_listen(&anywhere, port); i++)
+        port = test_port();
+    return port;
 }
 
 bool gather_can_listen(const rd_ip *ip)

@@ -119,6 +119,12 @@ bool test_sanitized(void)
 #endif
 }
 
+uint16_t test_port(void)
+{
+    static _Atomic uint32_t calls;
+    return (uint16_t)(10000 + ((uint32_t)getpid() * 61 + calls++) % 20000);
+}
+
 unsigned test_seconds(void)
 {
     const char *given = getenv("RONDA_TEST_SECONDS");

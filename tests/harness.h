@@ -37,6 +37,9 @@ void test_skip(const char *format, ...)
 void test_deadline(unsigned seconds);      /* of the running test, from now; 60 unless set */
 bool test_failed(void);                    /* the running test, so far */
 bool test_sanitized(void);                 /* built with a sanitizer: do less */
+/* The next of the ports that the system gives to nobody who asks for any, unless it was told otherwise; processes
+ * of one time seldom look at the same ones. */
+uint16_t test_port(void);
 unsigned test_seconds(void); /* for how long a random test was asked to go on; 0: not */
 
 /* Random numbers, the same for the same seed. */

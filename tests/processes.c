@@ -21,15 +21,13 @@
  * RONDA_TEST_ADDR, an address of the first. */
 static void meet_across(job *j)
 {
-    static uint32_t jobs;
     const char *spaces = getenv("RONDA_TEST_NETNS"), *address = getenv("RONDA_TEST_ADDR");
     if (!spaces || !address)
         return;
     j->hosts = 1;
     for (const char *c = spaces; *c; c++)
         j->hosts += *c == ',';
-    snprintf(j->address, sizeof j->address, "%.60s:%u", address,
-             10000 + ((unsigned)getpid() * 61 + jobs++) % 20000);
+    snprintf(j->address, sizeof j->address, "%.60s:%u", address, test_port());
 }
 
 static void move_to_host(const job *j, uint32_t rank)

@@ -184,9 +184,8 @@ static const rd_step *writer_of(const rd_plan *p, uint8_t verb, uint64_t at)
 
 TEST(steps_know_what_is_read_again)
 {
-    const rd_shape s = {.kind = RONDA_ALLGATHER, .rank = 1, .size = 4, .width = 4, .count = 1000};
-    rd_plan *ring = rd_plan_build(rd_algorithm_named(s.kind, "ring"), &s, 0);
-    rd_plan *direct = rd_plan_build(rd_algorithm_named(s.kind, "direct"), &s, 0);
+    rd_plan *ring = build(RONDA_ALLGATHER, "ring", 1, 4, 1000);
+    rd_plan *direct = build(RONDA_ALLGATHER, "direct", 1, 4, 1000);
     uint32_t read = 0;
     for (uint64_t q = 0; ring && direct && q < 4; q++) {
         const rd_step *a = writer_of(ring, RD_RECV, q * 1000);
@@ -203,9 +202,7 @@ TEST(steps_know_what_is_read_again)
 TEST(alltoall_sends_all_before_it_waits)
 {
     for (uint32_t n = 2; n < 10; n++) {
-        const rd_shape s = {
-            .kind = RONDA_ALLTOALL, .rank = n / 2, .size = n, .width = 4, .count = 2};
-        rd_plan *p = rd_plan_build(rd_algorithm_named(s.kind, "pairwise"), &s, 0);
+        rd_plan *p = build(RONDA_ALLTOALL, "pairwise", n / 2, n, 2);
         uint32_t sends = 0;
         CHECK(p && p->straight, "%u ranks: no straight order", n);
         for (uint32_t i = 0; p && i < p->straight_count; i++) {
