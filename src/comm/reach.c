@@ -29,6 +29,13 @@ static ronda_status is_other(rd_target *t, const char *what)
     return RONDA_ETIMEOUT;
 }
 
+/* The last try is cut short by the deadline: what the tries before it found is worth more than that. */
+static void note_silence(const rd_reaching *r, rd_target *t)
+{
+    if (!*t->why || rd_now_ns() < r->until_ns)
+        snprintf(t->why, sizeof t->why, "no answer");
+}
+
 static ronda_status expect(const rd_reaching *r, rd_target *t, rd_session *s, uint32_t kind,
                            rd_note *note, rd_error *err)
 {
@@ -38,7 +45,7 @@ static ronda_status expect(const rd_reaching *r, rd_target *t, rd_session *s, ui
     snprintf(what, sizeof what, "what answers is not rank %u", r->peer);
     switch (heard) {
     case RD_HEARD_PART:
-        snprintf(t->why, sizeof t->why, "no answer");
+        note_silence(r, t);
         return RONDA_ETIMEOUT;
     case RD_HEARD_END:
         snprintf(t->why, sizeof t->why, "it closed the connection");
@@ -199,7 +206,7 @@ ronda_status rd_reach_once(rd_reaching *r, rd_session *session, rd_place *place,
     for (uint32_t i = 0; i < started; i++)
         if (polled[i].fd >= 0) {
             close(polled[i].fd);
-            snprintf(r->at[i].why, sizeof r->at[i].why, "no answer");
+            note_silence(r, &r->at[i]);
         }
     return status;
 }
