@@ -331,6 +331,7 @@ static void scramble_close(rd_link *l)
 }
 
 static const rd_transport scramble = {.name = "scramble",
+                                      .lends_alloc = true,
                                       .port = scramble_port,
                                       .can_send = scramble_can_send,
                                       .reserve = scramble_reserve,

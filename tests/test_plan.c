@@ -142,8 +142,9 @@ TEST(parts_of_large_calls_stay_in_the_caches)
 
 /* --- what is chosen --- */
 
-/* Folds that are passed on cost more where ranks share cores; what is measured there is in the prices. */
-TEST(ranks_that_share_cores_choose_otherwise)
+/* What was measured is in the prices: folds that are passed on cost more where ranks share cores, and what
+ * goes back to the only peer is not staged. */
+TEST(prices_choose_what_was_quickest)
 {
     const rd_facts shm = rd_facts_shm(16), crowded = rd_facts_shm(2), tcp = rd_facts_tcp(2);
     const struct {
@@ -153,6 +154,9 @@ TEST(ranks_that_share_cores_choose_otherwise)
         uint64_t count;
         const char *name;
     } rows[] = {
+        {&crowded, RONDA_ALLREDUCE, 2, 512, "one_shot"},
+        {&crowded, RONDA_ALLREDUCE, 2, 2048, "two_shot"},
+        {&crowded, RONDA_ALLREDUCE, 3, 2048, "one_shot"},
         {&crowded, RONDA_REDUCE_SCATTER, 4, 1 << 16, "direct"},
         {&crowded, RONDA_REDUCE_SCATTER, 8, 1 << 20, "direct"},
         {&shm, RONDA_REDUCE_SCATTER, 8, 1 << 20, "ring"},

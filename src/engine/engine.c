@@ -66,6 +66,7 @@ static void free_engine(rd_engine *e)
         e->transport->free(e->link, e->channels[c].memory, e->channels[c].bytes);
         rd_free(e->channels[c].owed);
     }
+    e->transport->free(e->link, e->swap.memory, e->swap.bytes);
     rd_mail_free(e);
     free_flights(e, e->first);
     free_flights(e, e->unused);
@@ -160,6 +161,7 @@ static void put_away(rd_engine *e, rd_flight *f)
 {
     e->transport->free(e->link, f->larger, f->larger_bytes);
     f->larger = NULL;
+    rd_swap_end(e, f);
     f->next = e->unused;
     e->unused = f;
 }

@@ -74,6 +74,22 @@ typedef struct {
     uint32_t slow_ns;    /* what a KiB took last */
 } rd_distance;
 
+/* Memory by which bytes of a world of two go to the peer and come back: see swap.c. */
+enum { RD_SLOTS = 4 };
+typedef struct {
+    char *memory;
+    size_t bytes, slot;    /* all of it; of one slot, as its user has cut it */
+    const rd_flight *user; /* NULL: nobody */
+    uint32_t slots;        /* of its user */
+    uint32_t used;         /* by its user, one bit each */
+    struct {
+        uint32_t awaited; /* 1 + the receive that empties it, 0: none */
+        uint32_t message; /* the loan that filled it last */
+    } of[RD_SLOTS];
+    rd_port *port; /* of the last loan of all, which was number `message`; NULL: none so far */
+    uint32_t message;
+} rd_swap;
+
 struct rd_engine {
     rd_link *link;
     const rd_transport *transport;
@@ -101,6 +117,7 @@ struct rd_engine {
     rd_fused *fused;        /* [size]: sends that a fold does by the way */
     rd_distance *distances; /* [size] */
     rd_channel channels[RD_CHANNELS];
+    rd_swap swap;
 };
 
 /* progress.c */
@@ -131,6 +148,16 @@ void rd_fold_staged(const rd_job *job, uint32_t width, void *const out[], uint32
 
 /* rd_land() of many bytes. */
 void rd_land_long(const rd_plan *p, const rd_step *s, void *to, const void *from, size_t bytes);
+
+/* swap.c */
+/* The send s of private bytes, which come back, at the head of a lane.  False: not this way; else how many
+ * steps that were: 0, not now. */
+bool rd_swap_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s,
+                  const char *from, uint32_t *ran);
+/* Where the bytes for this receive are, if they have come back there, and may be until its user's next step;
+ * NULL: they were never sent this way. */
+const char *rd_swap_take(rd_engine *e, const rd_flight *f, const rd_step *s);
+void rd_swap_end(rd_engine *e, const rd_flight *f); /* it is done, or will never be */
 
 /* straight.c */
 void rd_run_here(const rd_job *job, const rd_step *s, void *to, const void *from);

@@ -47,6 +47,7 @@ static void end(rd_engine *e, rd_flight *f)
 {
     rd_channel *c = rd_channel_of(e, &f->job);
     f->done = true;
+    rd_swap_end(e, f);
     c->first = f->behind;
     e->busy &= c->first ? e->busy : ~rd_channel_bit(e, f);
     for (uint32_t l = 0; l < f->plan->lane_count; l++) {

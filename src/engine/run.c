@@ -164,8 +164,12 @@ static uint32_t run_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const 
 
     if (bytes <= RD_INLINE)
         return run_inline_send(e, f, lane, from, bytes);
-    if (lane->taken || !e->transport->lends(lane->port, from, bytes))
-        return run_copied_send(e, f, lane, s, from);
+    if (lane->taken || !e->transport->lends(lane->port, from, bytes)) {
+        uint32_t ran;
+        const bool swapped =
+            s->back != RD_NONE && !lane->taken && rd_swap_send(e, f, lane, s, from, &ran);
+        return swapped ? ran : run_copied_send(e, f, lane, s, from);
+    }
     if (!e->transport->can_send(lane->port))
         return 0;
     rd_loan loan = {.data = from, .bytes = bytes, .mark = f->job.record.mark};
@@ -332,15 +336,20 @@ static uint32_t run_fold(rd_engine *e, rd_flight *f, rd_lane_state *lane, const 
 static uint32_t run_recv(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s,
                          const rd_view *view)
 {
-    if (!view->data) { /* the peer has stored it itself */
+    char *to = place(f, s->to_buffer, s->to_at) + lane->taken;
+    if (!view->data) { /* the peer has stored it itself, into place or where it came from */
+        const char *slot = rd_swap_take(e, f, s);
+        if (slot)
+            rd_land(f->plan, s, to, slot, view->total);
         take(e, f, lane, s, view->total);
         return 1;
     }
     const uint64_t bytes = usable(f, view);
     if (bytes == 0 && view->total)
         return 0;
-    rd_land(f->plan, s, place(f, s->to_buffer, s->to_at) + lane->taken, view->data, bytes);
-    take(e, f, lane, s, bytes);
+    rd_land(f->plan, s, to, view->data, bytes);
+    if (take(e, f, lane, s, bytes))
+        rd_swap_take(e, f, s);
     return 1;
 }
 

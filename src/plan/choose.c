@@ -118,6 +118,17 @@ static double passing_ns(const rd_plan *p, const rd_step *s, const rd_facts *fac
     return passes && p->shape.size > facts->cpus ? facts->stage_byte_ns - facts->copy_ns : 0;
 }
 
+/* Of two ranks each folds into the memory in which the other's bytes came, and it goes back as it is: what
+ * is passed on is not staged. */
+static bool goes_back(const rd_plan *p, const rd_step *s)
+{
+    const uint32_t send = (uint32_t)(s - p->steps);
+    for (uint32_t i = 0; i < p->forward_count && p->shape.size == 2; i++)
+        if (p->forwards[i] == send)
+            return true;
+    return false;
+}
+
 static double work_price(const rd_plan *p, const rd_step *s, const rd_facts *facts)
 {
     const uint64_t bytes = s->count * p->shape.width;
@@ -128,7 +139,7 @@ static double work_price(const rd_plan *p, const rd_step *s, const rd_facts *fac
     /* What comes back in the next round is stored into place, unless it comes from another host; of twins
      * one is copied for all */
     case RD_SEND:
-        if (lent && facts->copies && s->from_buffer != RD_SCRATCH)
+        if (lent && facts->copies && s->from_buffer != RD_SCRATCH && !goes_back(p, s))
             return facts->send_ns +
                    (s->twin == RD_NONE ? facts->stage_ns + size * facts->stage_byte_ns : 0);
         if (lent && facts->carry_ns <= 0 && s->back != RD_NONE &&

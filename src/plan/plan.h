@@ -138,6 +138,7 @@ typedef struct rd_plan {
     bool straight_lends; /* its straight order has messages that do not fit into a line */
     uint64_t scratch;    /* elements */
     uint64_t sent;       /* elements sent by this rank */
+    uint64_t returned;   /* elements of the longest send that may be given back */
     size_t bytes;        /* memory of the plan */
     struct rd_raw *raw;  /* only while building */
 } rd_plan;

@@ -325,6 +325,7 @@ static void mark_backs(rd_plan *p, const rd_plan_lane *to, const rd_plan_lane *f
                 continue;
             if (free_since(p, &p->steps[i], s) && lane_clear(p, from->first, i)) {
                 p->steps[s].back = i;
+                p->returned = p->steps[s].count > p->returned ? p->steps[s].count : p->returned;
                 r = i + 1;
             }
             break;

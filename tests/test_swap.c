@@ -1,0 +1,167 @@
+/* test_swap.c: what two ranks reduce of private memory goes to the peer and comes back in the same place, and
+ * the bits are those of the model whatever else is under way. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/flight.h"
+#include "links.h"
+#include "program.h"
+
+static leg some_allreduce(rng *r, uint64_t bytes, uint64_t segment)
+{
+    static const char *const names[] = {"two_shot", "ring", "halving", "few_shot", "double_tree"};
+    const model_call c = {.kind = RONDA_ALLREDUCE,
+                          .type = rng_below(r, 2) ? RONDA_U64 : RONDA_F32,
+                          .op = rng_below(r, 2) ? RONDA_SUM : RONDA_MAX,
+                          .data = MODEL_EXACT,
+                          .size = 2,
+                          .count = bytes / 8,
+                          .seed = rng_next(r)};
+    leg l = {.algorithm = rd_algorithm_named(RONDA_ALLREDUCE, names[rng_below(r, 5)]),
+             .segment = segment};
+    l.planned = call_plan(r, &c, true);
+    return l;
+}
+
+static void run_rank(void *context, uint32_t rank)
+{
+    program *p = context;
+    for (uint32_t i = 0; i < p->count; i++) {
+        rd_error err = {0};
+        stage s;
+        stage_open(p, rank, i + 1, &p->legs[i], &s);
+        const ronda_status status =
+            rd_engine_run(p->engines[rank], &s.job, PROGRAM_TIMEOUT_NS, &err);
+        if (!CHECK(status == RONDA_OK, "rank %u, call %u: %s", rank, i, err.message)) {
+            p->links[rank]->transport->abort(p->links[rank], &err);
+            return;
+        }
+        stage_finish(p, rank, &p->legs[i], &s);
+    }
+}
+
+/* One call after the other uses the same memory, and none keeps it. */
+TEST(calls_share_one_place)
+{
+    rng r = rng_start();
+    program p = {.size = 2, .count = 12};
+    for (uint32_t i = 0; i < p.count; i++)
+        p.legs[i] = some_allreduce(&r, 200000 + rng_below(&r, 100000), i % 3 ? 1 << 20 : 16384);
+    if (!CHECK(links_shm(2, p.links), "no world") || !engines_open(&p))
+        return;
+    run_ranks(2, run_rank, &p);
+    for (uint32_t k = 0; k < 2; k++) {
+        const rd_swap *w = &p.engines[k]->swap;
+        CHECK(w->memory && w->port, "rank %u has not used it", k);
+        CHECK(w->bytes <= 160 << 10, "rank %u has %zu bytes", k, w->bytes);
+        CHECK(!w->user && !w->used, "rank %u has left it to somebody", k);
+        for (uint32_t i = 0; i < RD_SLOTS; i++)
+            CHECK(!w->of[i].awaited, "rank %u still awaits step %u", k, w->of[i].awaited);
+    }
+    engines_close(&p);
+    program_free(&p);
+}
+
+/* Short, cut into a few chunks or into many, longer than a slot may be, one by one and several at once, of
+ * which one has the place. */
+TEST(bits_are_the_models)
+{
+    rng r = rng_start();
+    test_deadline(100);
+    for (uint32_t round = 0; round < (test_sanitized() ? 6 : 30) && !test_failed(); round++) {
+        static const uint64_t most[] = {300, 5000, 70000, 1 << 20, 9 << 20};
+        static const uint64_t segments[] = {0, 100, 4096, 65536, 1 << 20};
+        program p = {.size = 2,
+                     .count = round % 5 == 4 ? 3 : 12,
+                     .window = round % 2 ? 1 + (uint32_t)rng_below(&r, 6) : 0,
+                     .seed = rng_next(&r)};
+        for (uint32_t i = 0; i < p.count; i++)
+            p.legs[i] =
+                some_allreduce(&r, 64 + rng_below(&r, most[round % 5]), segments[rng_below(&r, 5)]);
+        program_run(&p, links_shm);
+        program_free(&p);
+    }
+}
+
+/* --- a peer that does not return what it was sent --- */
+
+enum { PART = 600 };
+
+typedef struct {
+    program p;
+    uint32_t parts;
+} crossing;
+
+/* Both give each other a part of theirs, rank 1 without having read rank 0's: what rank 0 sends seems to
+ * come back, in the next round and in the same place, but says nothing about who has read what. */
+static void cross(rd_plan *p, rd_shape s)
+{
+    const rd_range in = rd_whole(s, RD_IN), out = rd_whole(s, RD_OUT);
+    if (s.rank == 0) {
+        rd_send(p, 1, in);
+        rd_round(p, 1);
+        rd_recv(p, 1, out);
+        return;
+    }
+    rd_send(p, 0, in);
+    rd_round(p, 1);
+    rd_recv(p, 0, out);
+}
+
+static uint64_t element(uint32_t rank, uint32_t call, size_t i)
+{
+    return rank * UINT64_C(1000000007) + call * UINT64_C(10000019) + i * 3;
+}
+
+static void run_cross(void *context, uint32_t rank)
+{
+    const crossing *c = context;
+    const program *p = &c->p;
+    const rd_algorithm algorithm = {RONDA_ALLREDUCE, "cross", cross, 0, ""};
+    const size_t count = (size_t)c->parts * PART;
+    uint64_t *in = malloc(count * 8), *out = malloc(count * 8);
+    const rd_shape shape = {
+        .kind = RONDA_ALLREDUCE, .rank = rank, .size = 2, .width = 8, .count = count};
+    rd_plan *plan = rd_plan_build(&algorithm, &shape, PART * 8);
+    for (uint32_t call = 1; call <= p->count && plan && !test_failed(); call++) {
+        const rd_job job = {
+            .plan = plan,
+            .in = in,
+            .out = out,
+            .record = {.sequence = call, .mark = call, .kind = RONDA_ALLREDUCE, .count = count}};
+        rd_error err = {0};
+        size_t wrong = 0;
+        for (size_t i = 0; i < count; i++) {
+            in[i] = element(rank, call, i);
+            out[i] = 0;
+        }
+        const ronda_status status = rd_engine_run(p->engines[rank], &job, PROGRAM_TIMEOUT_NS, &err);
+        if (!CHECK(status == RONDA_OK, "rank %u: %s", rank, err.message))
+            p->links[rank]->transport->abort(p->links[rank], &err);
+        while (wrong < count && out[wrong] == element(1 - rank, call, wrong))
+            wrong++;
+        CHECK(status || wrong == count, "rank %u, call %u: element %zu is wrong", rank, call,
+              wrong);
+    }
+    CHECK(rank || p->engines[0]->swap.memory, "it did not go the way that is tested");
+    rd_plan_free(plan);
+    free(in);
+    free(out);
+}
+
+static void run_crossing(uint32_t parts, uint32_t calls)
+{
+    crossing c = {.p = {.size = 2, .count = calls}, .parts = parts};
+    if (!CHECK(links_shm(2, c.p.links), "no world") || !engines_open(&c.p))
+        return;
+    run_ranks(2, run_cross, &c);
+    engines_close(&c.p);
+}
+
+/* The place is used again by the same call, and by the next ones. */
+TEST(what_seems_to_come_back_may_not_have_been_read)
+{
+    test_deadline(60);
+    run_crossing(200, test_sanitized() ? 10 : 60);
+    run_crossing(1, test_sanitized() ? 500 : 20000);
+}
