@@ -187,6 +187,20 @@ BRANCHY void store(char *to, size_t bytes, raw x)
  * cache and a third where a peer has read them; below FAR_BYTES it costs more than it gives. */
 enum { FAR_BYTES = 96 << 10, AHEAD_BYTES = 512, ALIGN_BYTES = 2048, LINE_BYTES = 64 };
 
+/* And they are walked as STRIPS strips side by side: processors look ahead within a page, and start anew with
+ * each; of three at a time, two are under way when one has to start.  That gains a sixth of what a peer's
+ * cache takes to read, from FAR_BYTES to what a cache holds, and costs nothing beyond.  Strips are no
+ * multiple of a page, so that not all lines of a round want the same places in the cache. */
+enum { STRIPS = 3, STRIP_BYTES = 17 << 10, FEW_RANGES = 4 };
+
+INLINE bool is_one_of(const void *out, const void *const in[], uint32_t ins)
+{
+    for (uint32_t i = 0; i < ins; i++)
+        if (in[i] == out)
+            return true;
+    return false;
+}
+
 INLINE void prefetch_to_write(const char *at, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += LINE_BYTES)
@@ -540,6 +554,21 @@ rd_fold_fn *NAME(rd_fold_kernel)(ronda_type type, ronda_op op)
     return kernels[type][op];
 }
 
+INLINE void move_block(char *to, const char *from, bool prefetched)
+{
+    const raw a = *(const rd_mem_register *)from;
+    const raw b = *(const rd_mem_register *)(from + WIDTH);
+    const raw c = *(const rd_mem_register *)(from + 2 * WIDTH);
+    const raw d = *(const rd_mem_register *)(from + 3 * WIDTH);
+
+    if (prefetched)
+        prefetch_to_write(to + AHEAD_BYTES, (size_t)4 * WIDTH);
+    *(rd_mem_register *)to = a;
+    *(rd_mem_register *)(to + WIDTH) = b;
+    *(rd_mem_register *)(to + 2 * WIDTH) = c;
+    *(rd_mem_register *)(to + 3 * WIDTH) = d;
+}
+
 /* Moves WIDTH bytes or more.  The first and the last register may overlap the others; those between
  * are stored aligned, since a store across two cache lines costs two. */
 void NAME(rd_fold_move)(void *to, const void *from, size_t bytes)
@@ -551,19 +580,12 @@ void NAME(rd_fold_move)(void *to, const void *from, size_t bytes)
     size_t at = WIDTH - (uintptr_t)to % WIDTH;
 
     *(rd_mem_register *)t = *(const rd_mem_register *)f;
-    for (; at + block <= bytes; at += block) {
-        const raw a = *(const rd_mem_register *)(f + at);
-        const raw b = *(const rd_mem_register *)(f + at + WIDTH);
-        const raw c = *(const rd_mem_register *)(f + at + 2 * WIDTH);
-        const raw d = *(const rd_mem_register *)(f + at + 3 * WIDTH);
-
-        if (at < prefetched)
-            prefetch_to_write(t + at + AHEAD_BYTES, block);
-        *(rd_mem_register *)(t + at) = a;
-        *(rd_mem_register *)(t + at + WIDTH) = b;
-        *(rd_mem_register *)(t + at + 2 * WIDTH) = c;
-        *(rd_mem_register *)(t + at + 3 * WIDTH) = d;
-    }
+    for (; bytes >= FAR_BYTES && at + STRIPS * STRIP_BYTES <= bytes; at += STRIPS * STRIP_BYTES)
+        for (size_t i = at; i < at + STRIP_BYTES; i += block)
+            for (size_t k = i; k < i + STRIPS * STRIP_BYTES; k += STRIP_BYTES)
+                move_block(t + k, f + k, true);
+    for (; at + block <= bytes; at += block)
+        move_block(t + at, f + at, at < prefetched);
     for (; at + WIDTH <= bytes; at += WIDTH)
         *(rd_mem_register *)(t + at) = *(const rd_mem_register *)(f + at);
     *(rd_mem_register *)(t + bytes - WIDTH) = *(const rd_mem_register *)(f + bytes - WIDTH);

@@ -126,12 +126,22 @@ INLINE void NAME(fold)(ronda_op op, small_fold_fn *small, void *const out[], uin
     const uint32_t registers = 4 / PARTS;
     const size_t bytes = count * ELEMENT_BYTES, block = registers * WIDTH;
     const size_t prefetched = bytes >= FAR_BYTES ? bytes - AHEAD_BYTES - block : 0;
+    /* An in that is written where it stands, and another place besides: this rank has just had it */
+    const uint32_t first = outs > 1 && is_one_of(out[0], in, ins);
     size_t at = bytes >= ALIGN_BYTES ? to_aligned(out[0], ELEMENT_BYTES) : 0;
 
     if (at > 0)
         NAME(part)(op, out, outs, in, ins, divisor, 0, at);
+    for (; bytes >= FAR_BYTES && ins + outs <= FEW_RANGES && bytes - at >= STRIPS * STRIP_BYTES;
+         at += STRIPS * STRIP_BYTES)
+        for (size_t i = at; i < at + STRIP_BYTES; i += block)
+            for (size_t k = 0; k < STRIPS * STRIP_BYTES; k += STRIP_BYTES) {
+                for (uint32_t o = first; o < outs; o++)
+                    prefetch_to_write((const char *)out[o] + i + k + AHEAD_BYTES, block);
+                NAME(step)(op, out, outs, in, ins, divisor, i + k, registers, WIDTH);
+            }
     for (; bytes - at >= block; at += block) {
-        for (uint32_t o = 0; at < prefetched && o < outs; o++)
+        for (uint32_t o = first; at < prefetched && o < outs; o++)
             prefetch_to_write((const char *)out[o] + at + AHEAD_BYTES, block);
         NAME(step)(op, out, outs, in, ins, divisor, at, registers, WIDTH);
     }
