@@ -54,17 +54,17 @@ rd_facts rd_facts_shm(uint32_t cpus)
  * chunks, which should be in the caches still when they come home.  And a rank has one place for all that it
  * sends, shared out among its peers: with more than FEW of them there is room for a few short parts each.
  * Calls that are short stay whole.  Ranks that share cores wait for each other with every message, so theirs
- * must be longer to gain by it. */
+ * must be longer to gain by it; and two ranks have parts enough of a call that is not very long. */
 uint64_t rd_segment_for(const rd_facts *facts, const rd_algorithm *a, const rd_shape *s)
 {
-    enum { FEW = 8, LEAST = 4 << 10, ALL_PARTS = 384 << 10, SHORT = 1 << 20, CROWDED = 4 << 20 };
-    const bool crowded = s->size > facts->cpus;
+    enum { FEW = 8, LEAST = 4 << 10, ALL_PARTS = 384 << 10, SHORT = 1 << 20, LONG = 4 << 20 };
+    const bool crowded = s->size > facts->cpus, pair = s->size == 2;
     const bool gains = !crowded || (s->kind == RONDA_ALLREDUCE && s->size <= FEW);
     if (!facts->part_bytes || !(a->flags & RD_PARTED) || !rd_kind_reduces(s->kind) || !gains ||
-        s->size < 3 || s->count <= (crowded ? CROWDED : SHORT) / s->width)
+        s->size == 1 || s->count <= (crowded || pair ? LONG : SHORT) / s->width)
         return facts->segment_bytes;
     if (s->size <= FEW)
-        return facts->part_bytes;
+        return pair ? 2 * facts->part_bytes : facts->part_bytes;
     return ALL_PARTS / s->size > LEAST ? ALL_PARTS / s->size : LEAST;
 }
 
