@@ -1,5 +1,5 @@
-/* test_swap.c: what two ranks reduce of private memory goes to the peer and comes back in the same place, and
- * the bits are those of the model whatever else is under way. */
+/* test_swap.c: what ranks reduce of private memory goes to a peer and comes back in the same place, and the
+ * bits are those of the model whatever else is under way. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,14 +7,14 @@
 #include "links.h"
 #include "program.h"
 
-static leg some_allreduce(rng *r, uint64_t bytes, uint64_t segment)
+static leg some_allreduce(rng *r, uint32_t size, uint64_t bytes, uint64_t segment)
 {
     static const char *const names[] = {"two_shot", "ring", "halving", "few_shot", "double_tree"};
     const model_call c = {.kind = RONDA_ALLREDUCE,
                           .type = rng_below(r, 2) ? RONDA_U64 : RONDA_F32,
                           .op = rng_below(r, 2) ? RONDA_SUM : RONDA_MAX,
                           .data = MODEL_EXACT,
-                          .size = 2,
+                          .size = size,
                           .count = bytes / 8,
                           .seed = rng_next(r)};
     leg l = {.algorithm = rd_algorithm_named(RONDA_ALLREDUCE, names[rng_below(r, 5)]),
@@ -40,26 +40,50 @@ static void run_rank(void *context, uint32_t rank)
     }
 }
 
+static uint32_t filled(const rd_swap *w, uint32_t size)
+{
+    uint32_t slots = 0;
+    for (uint32_t i = 0; i < size * RD_SLOTS; i++)
+        slots += w->of[i].port != NULL;
+    return slots;
+}
+
 /* One call after the other uses the same memory, and none keeps it. */
-TEST(calls_share_one_place)
+static void check_place(uint32_t size, uint64_t segment, bool swaps, size_t most)
 {
     rng r = rng_start();
-    program p = {.size = 2, .count = 12};
-    for (uint32_t i = 0; i < p.count; i++)
-        p.legs[i] = some_allreduce(&r, 200000 + rng_below(&r, 100000), i % 3 ? 1 << 20 : 16384);
-    if (!CHECK(links_shm(2, p.links), "no world") || !engines_open(&p))
+    program p = {.size = size, .count = 8};
+    for (uint32_t i = 0; i < p.count; i++) {
+        p.legs[i] = some_allreduce(&r, size, 200000 + rng_below(&r, 100000), segment);
+        p.legs[i].algorithm = rd_algorithm_named(RONDA_ALLREDUCE, "two_shot");
+    }
+    if (!CHECK(links_shm(size, p.links), "no world") || !engines_open(&p))
         return;
-    run_ranks(2, run_rank, &p);
-    for (uint32_t k = 0; k < 2; k++) {
+    run_ranks(size, run_rank, &p);
+    for (uint32_t k = 0; k < size; k++) {
         const rd_swap *w = &p.engines[k]->swap;
-        CHECK(w->memory && w->port, "rank %u has not used it", k);
-        CHECK(w->bytes <= 160 << 10, "rank %u has %zu bytes", k, w->bytes);
-        CHECK(!w->user && !w->used, "rank %u has left it to somebody", k);
-        for (uint32_t i = 0; i < RD_SLOTS; i++)
-            CHECK(!w->of[i].awaited, "rank %u still awaits step %u", k, w->of[i].awaited);
+        CHECK(!w->user, "rank %u of %u has left it to somebody", k, size);
+        CHECK((filled(w, size) > 0) == swaps, "rank %u of %u has filled %u slots", k, size,
+              filled(w, size));
+        CHECK(w->bytes <= most, "rank %u of %u has %zu bytes", k, size, w->bytes);
+        for (uint32_t i = 0; i < size * RD_SLOTS; i++)
+            CHECK(!w->of[i].awaited, "rank %u of %u still awaits step %u", k, size,
+                  w->of[i].awaited);
     }
     engines_close(&p);
     program_free(&p);
+}
+
+TEST(calls_share_one_place)
+{
+    check_place(2, 1 << 20, true, 155 << 10);
+    check_place(2, 16384, true, 70 << 10);
+    check_place(3, 1 << 20, true, 210 << 10);
+    check_place(8, 4096, true, 125 << 10);
+    check_place(10, 1 << 20, false,
+                0); /* one chunk of many parts: it would cost more than it gains */
+    check_place(10, 1024, true, 60 << 10);
+    check_place(17, 1024, false, 0);
 }
 
 /* Short, cut into a few chunks or into many, longer than a slot may be, one by one and several at once, of
@@ -71,13 +95,13 @@ TEST(bits_are_the_models)
     for (uint32_t round = 0; round < (test_sanitized() ? 6 : 30) && !test_failed(); round++) {
         static const uint64_t most[] = {300, 5000, 70000, 1 << 20, 9 << 20};
         static const uint64_t segments[] = {0, 100, 4096, 65536, 1 << 20};
-        program p = {.size = 2,
+        program p = {.size = round % 3 ? 2 : 3 + (uint32_t)rng_below(&r, test_sanitized() ? 4 : 14),
                      .count = round % 5 == 4 ? 3 : 12,
                      .window = round % 2 ? 1 + (uint32_t)rng_below(&r, 6) : 0,
                      .seed = rng_next(&r)};
         for (uint32_t i = 0; i < p.count; i++)
-            p.legs[i] =
-                some_allreduce(&r, 64 + rng_below(&r, most[round % 5]), segments[rng_below(&r, 5)]);
+            p.legs[i] = some_allreduce(&r, p.size, 64 + rng_below(&r, most[round % 5]),
+                                       segments[rng_below(&r, 5)]);
         program_run(&p, links_shm);
         program_free(&p);
     }
@@ -143,7 +167,7 @@ static void run_cross(void *context, uint32_t rank)
         CHECK(status || wrong == count, "rank %u, call %u: element %zu is wrong", rank, call,
               wrong);
     }
-    CHECK(rank || p->engines[0]->swap.memory, "it did not go the way that is tested");
+    CHECK(rank || filled(&p->engines[0]->swap, 2), "it did not go the way that is tested");
     rd_plan_free(plan);
     free(in);
     free(out);

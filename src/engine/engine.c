@@ -67,6 +67,7 @@ static void free_engine(rd_engine *e)
         rd_free(e->channels[c].owed);
     }
     e->transport->free(e->link, e->swap.memory, e->swap.bytes);
+    rd_free(e->swap.of);
     rd_mail_free(e);
     free_flights(e, e->first);
     free_flights(e, e->unused);
@@ -106,7 +107,8 @@ ronda_status rd_engine_open(rd_link *link, rd_engine *kin, rd_engine **out)
     e->outs = rd_alloc((n + 1 + RD_MOST_OUTS) * sizeof *e->outs);
     e->fused = rd_alloc((n + RD_MOST_OUTS) * sizeof *e->fused);
     e->distances = rd_alloc(n * sizeof *e->distances);
-    bool ok = e->ports && e->views && e->ins && e->outs && e->fused && e->distances;
+    e->swap.of = rd_alloc(n * RD_SLOTS * sizeof *e->swap.of);
+    bool ok = e->ports && e->views && e->ins && e->outs && e->fused && e->distances && e->swap.of;
     for (uint32_t c = 0; c < RD_CHANNELS; c++) {
         e->channels[c].owed = rd_alloc(n * sizeof *e->channels[c].owed);
         ok &= e->channels[c].owed != NULL;

@@ -74,20 +74,20 @@ typedef struct {
     uint32_t slow_ns;    /* what a KiB took last */
 } rd_distance;
 
-/* Memory by which bytes of a world of two go to the peer and come back: see swap.c. */
+/* Memory by which bytes go to a peer and come back: see swap.c. */
 enum { RD_SLOTS = 4 };
 typedef struct {
-    char *memory;
-    size_t bytes, slot;    /* all of it; of one slot, as its user has cut it */
-    const rd_flight *user; /* NULL: nobody */
-    uint32_t slots;        /* of its user */
-    uint32_t used;         /* by its user, one bit each */
-    struct {
-        uint32_t awaited; /* 1 + the receive that empties it, 0: none */
-        uint32_t message; /* the loan that filled it last */
-    } of[RD_SLOTS];
-    rd_port *port; /* of the last loan of all, which was number `message`; NULL: none so far */
+    rd_port *port; /* of the loan that filled it last, which was number `message`; NULL: none */
     uint32_t message;
+    uint32_t awaited; /* 1 + the receive that empties it, 0: none */
+} rd_swap_slot;
+typedef struct {
+    char *memory;
+    size_t bytes;
+    const rd_flight *user; /* NULL: nobody */
+    uint32_t slots; /* for each peer, and bytes from one to the next, as the user has cut it */
+    size_t stride;
+    rd_swap_slot *of; /* [size][RD_SLOTS] */
 } rd_swap;
 
 struct rd_engine {

@@ -19,7 +19,7 @@
 
 enum { SAMPLES = 16, LEAST_HOSTS = 4, MOST_OF_HOST = 64 };
 /* A plan that is never cut needs scratch for whole messages: beyond this it is taken only for want of another. */
-enum { MOST_WHOLE_SCRATCH = 4 << 20 };
+enum { MOST_WHOLE_SCRATCH = 4 << 20, FEW = 8 };
 static const double LOCAL_STEP_NS = 30;
 
 /* Measured on two machines of 2 and 16 cores, with bench/bench_algorithms.c. */
@@ -46,7 +46,7 @@ rd_facts rd_facts_shm(uint32_t cpus)
     facts.copies = true;
     facts.copy_ns = 0.08;
     facts.fold_ns = 0.09;
-    facts.part_bytes = 128 << 10;
+    facts.part_bytes = 64 << 10;
     return facts;
 }
 
@@ -54,17 +54,17 @@ rd_facts rd_facts_shm(uint32_t cpus)
  * chunks, which should be in the caches still when they come home.  And a rank has one place for all that it
  * sends, shared out among its peers: with more than FEW of them there is room for a few short parts each.
  * Calls that are short stay whole.  Ranks that share cores wait for each other with every message, so theirs
- * must be longer to gain by it; and two ranks have parts enough of a call that is not very long. */
+ * must be longer to gain by it, and their parts longer; and two ranks have few parts of which each is long. */
 uint64_t rd_segment_for(const rd_facts *facts, const rd_algorithm *a, const rd_shape *s)
 {
-    enum { FEW = 8, LEAST = 4 << 10, ALL_PARTS = 384 << 10, SHORT = 1 << 20, LONG = 4 << 20 };
+    enum { LEAST = 4 << 10, ALL_PARTS = 384 << 10, SHORT = 1 << 20, LONG = 4 << 20 };
     const bool crowded = s->size > facts->cpus, pair = s->size == 2;
     const bool gains = !crowded || (s->kind == RONDA_ALLREDUCE && s->size <= FEW);
     if (!facts->part_bytes || !(a->flags & RD_PARTED) || !rd_kind_reduces(s->kind) || !gains ||
         s->size == 1 || s->count <= (crowded || pair ? LONG : SHORT) / s->width)
         return facts->segment_bytes;
     if (s->size <= FEW)
-        return pair ? 2 * facts->part_bytes : facts->part_bytes;
+        return pair ? 4 * facts->part_bytes : crowded ? 2 * facts->part_bytes : facts->part_bytes;
     return ALL_PARTS / s->size > LEAST ? ALL_PARTS / s->size : LEAST;
 }
 
@@ -111,15 +111,16 @@ static const rd_facts *facts_of(const rd_plan *p, const rd_step *s, const rd_fac
 }
 
 /* A fold into scratch is for a peer to read, and writes where that peer has read before: as dear as
- * staging.  Seen where ranks share cores, with 3 to 16 of them on 2. */
+ * staging.  Seen with few ranks, and where ranks share cores. */
 static double passing_ns(const rd_plan *p, const rd_step *s, const rd_facts *facts)
 {
     const bool passes = s->to_buffer == RD_SCRATCH && facts->copies;
-    return passes && p->shape.size > facts->cpus ? facts->stage_byte_ns - facts->copy_ns : 0;
+    const bool dear = p->shape.size > facts->cpus || p->shape.size <= FEW;
+    return passes && dear ? facts->stage_byte_ns - facts->copy_ns : 0;
 }
 
 /* Of two ranks each folds into the memory in which the other's bytes came, and it goes back as it is: what
- * is passed on is not staged. */
+ * is passed on is not staged.  (More ranks gain too, but less, and not where choices are close.) */
 static bool goes_back(const rd_plan *p, const rd_step *s)
 {
     const uint32_t send = (uint32_t)(s - p->steps);
