@@ -23,10 +23,21 @@ static leg some_allreduce(rng *r, uint32_t size, uint64_t bytes, uint64_t segmen
     return l;
 }
 
+/* A world in which each rank has a core, as far as it knows. */
+static bool links_roomy(uint32_t size, rd_link *links[])
+{
+    const bool ok = links_shm(size, links);
+    for (uint32_t r = 0; r < size && ok; r++)
+        links[r]->cpus = size;
+    return ok;
+}
+
+static uint32_t first_leg; /* of the program: those before it have been run */
+
 static void run_rank(void *context, uint32_t rank)
 {
     program *p = context;
-    for (uint32_t i = 0; i < p->count; i++) {
+    for (uint32_t i = first_leg; i < p->count; i++) {
         rd_error err = {0};
         stage s;
         stage_open(p, rank, i + 1, &p->legs[i], &s);
@@ -48,7 +59,26 @@ static uint32_t filled(const rd_swap *w, uint32_t size)
     return slots;
 }
 
-/* One call after the other uses the same memory, and none keeps it. */
+/* Memory that lies behind the place, if it is asked for when the place has been. */
+enum { GUARD = 64 << 10 };
+
+static char *guard_open(rd_link *link)
+{
+    char *guard = link->transport->alloc(link, GUARD);
+    memset(guard, 0xee, GUARD);
+    return guard;
+}
+
+static bool guard_close(rd_link *link, char *guard)
+{
+    size_t i = 0;
+    while (i < GUARD && guard[i] == (char)0xee)
+        i++;
+    link->transport->free(link, guard, GUARD);
+    return i == GUARD;
+}
+
+/* One call after the other uses the same memory and no other, and none keeps it. */
 static void check_place(uint32_t size, uint64_t segment, bool swaps, size_t most)
 {
     rng r = rng_start();
@@ -57,11 +87,20 @@ static void check_place(uint32_t size, uint64_t segment, bool swaps, size_t most
         p.legs[i] = some_allreduce(&r, size, 200000 + rng_below(&r, 100000), segment);
         p.legs[i].algorithm = rd_algorithm_named(RONDA_ALLREDUCE, "two_shot");
     }
-    if (!CHECK(links_shm(size, p.links), "no world") || !engines_open(&p))
+    if (!CHECK(links_roomy(size, p.links), "no world") || !engines_open(&p))
         return;
+    char *guards[PROGRAM_RANKS];
+    first_leg = 0;
+    p.count = 1;
+    run_ranks(size, run_rank, &p);
+    for (uint32_t k = 0; k < size; k++)
+        guards[k] = guard_open(p.links[k]);
+    first_leg = 1;
+    p.count = 8;
     run_ranks(size, run_rank, &p);
     for (uint32_t k = 0; k < size; k++) {
-        const rd_swap *w = &p.engines[k]->swap;
+        const rd_swap *w = p.engines[k]->swap;
+        CHECK(guard_close(p.links[k], guards[k]), "rank %u of %u has written elsewhere", k, size);
         CHECK(!w->user, "rank %u of %u has left it to somebody", k, size);
         CHECK((filled(w, size) > 0) == swaps, "rank %u of %u has filled %u slots", k, size,
               filled(w, size));
@@ -102,7 +141,7 @@ TEST(bits_are_the_models)
         for (uint32_t i = 0; i < p.count; i++)
             p.legs[i] = some_allreduce(&r, p.size, 64 + rng_below(&r, most[round % 5]),
                                        segments[rng_below(&r, 5)]);
-        program_run(&p, links_shm);
+        program_run(&p, round % 2 ? links_shm : links_roomy);
         program_free(&p);
     }
 }
@@ -167,10 +206,59 @@ static void run_cross(void *context, uint32_t rank)
         CHECK(status || wrong == count, "rank %u, call %u: element %zu is wrong", rank, call,
               wrong);
     }
-    CHECK(rank || filled(&p->engines[0]->swap, 2), "it did not go the way that is tested");
+    CHECK(rank || filled(p->engines[0]->swap, 2), "it did not go the way that is tested");
     rd_plan_free(plan);
     free(in);
     free(out);
+}
+
+/* Rank 0 closes as soon as it has what it wants; rank 1 reads what rank 0 has sent only then. */
+static void run_late(void *context, uint32_t rank)
+{
+    const program *p = context;
+    const rd_algorithm algorithm = {RONDA_ALLREDUCE, "cross", cross, 0, ""};
+    const rd_shape shape = {
+        .kind = RONDA_ALLREDUCE, .rank = rank, .size = 2, .width = 8, .count = PART};
+    rd_plan *plan = rd_plan_build(&algorithm, &shape, 0);
+    uint64_t in[PART], out[PART] = {0};
+    rd_error err = {0};
+    rd_flight *f;
+    for (size_t i = 0; i < PART; i++)
+        in[i] = element(rank, 1, i);
+    const rd_job job = {.plan = plan,
+                        .in = in,
+                        .out = out,
+                        .record = {.sequence = 1, .mark = 1, .kind = RONDA_ALLREDUCE}};
+    ronda_status status = rd_engine_start(p->engines[rank], &job, &f);
+    if (rank)
+        sleep_ms(100); /* it has sent, and most likely not yet received */
+    if (!status)
+        status = rd_engine_wait(p->engines[rank], f, PROGRAM_TIMEOUT_NS, &err);
+    CHECK(status == RONDA_OK, "rank %u: %s", rank, err.message);
+    for (size_t i = 0; i < PART && !test_failed(); i++)
+        CHECK(out[i] == element(1 - rank, 1, i), "rank %u: element %zu is wrong", rank, i);
+    CHECK(rd_engine_close(p->engines[rank], PROGRAM_TIMEOUT_NS, &err) == RONDA_OK, "%s",
+          err.message);
+    rd_plan_free(plan);
+}
+
+TEST(closing_waits_for_who_has_not_read)
+{
+    for (uint32_t round = 0; round < 5 && !test_failed(); round++) {
+        program p = {.size = 2};
+        if (!CHECK(links_shm(2, p.links), "no world"))
+            return;
+        void *before = p.links[0]->transport->alloc(p.links[0], 1);
+        p.links[0]->transport->free(p.links[0], before, 1);
+        if (!engines_open(&p))
+            return;
+        run_ranks(2, run_late, &p);
+        void *after = p.links[0]->transport->alloc(p.links[0], 1);
+        CHECK(after == before, "memory was not given back");
+        p.links[0]->transport->free(p.links[0], after, 1);
+        for (uint32_t r = 0; r < 2; r++)
+            p.links[r]->transport->close(p.links[r]);
+    }
 }
 
 static void run_crossing(uint32_t parts, uint32_t calls)
@@ -179,6 +267,8 @@ static void run_crossing(uint32_t parts, uint32_t calls)
     if (!CHECK(links_shm(2, c.p.links), "no world") || !engines_open(&c.p))
         return;
     run_ranks(2, run_cross, &c);
+    for (uint32_t i = 0; i < RD_SLOTS; i++)
+        CHECK(!c.p.engines[0]->swap->of[RD_SLOTS + i].awaited, "slot %u was never emptied", i);
     engines_close(&c.p);
 }
 

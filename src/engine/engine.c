@@ -66,8 +66,7 @@ static void free_engine(rd_engine *e)
         e->transport->free(e->link, e->channels[c].memory, e->channels[c].bytes);
         rd_free(e->channels[c].owed);
     }
-    e->transport->free(e->link, e->swap.memory, e->swap.bytes);
-    rd_free(e->swap.of);
+    rd_swap_close(e);
     rd_mail_free(e);
     free_flights(e, e->first);
     free_flights(e, e->unused);
@@ -107,8 +106,8 @@ ronda_status rd_engine_open(rd_link *link, rd_engine *kin, rd_engine **out)
     e->outs = rd_alloc((n + 1 + RD_MOST_OUTS) * sizeof *e->outs);
     e->fused = rd_alloc((n + RD_MOST_OUTS) * sizeof *e->fused);
     e->distances = rd_alloc(n * sizeof *e->distances);
-    e->swap.of = rd_alloc(n * RD_SLOTS * sizeof *e->swap.of);
-    bool ok = e->ports && e->views && e->ins && e->outs && e->fused && e->distances && e->swap.of;
+    bool ok = e->ports && e->views && e->ins && e->outs && e->fused && e->distances &&
+              rd_swap_open(e, kin);
     for (uint32_t c = 0; c < RD_CHANNELS; c++) {
         e->channels[c].owed = rd_alloc(n * sizeof *e->channels[c].owed);
         ok &= e->channels[c].owed != NULL;
@@ -247,7 +246,7 @@ static ronda_status start(rd_engine *e, const rd_job *job, rd_flight **out)
     f->buffer[RD_IN] = (char *)job->in;
     f->buffer[RD_OUT] = job->out;
     f->width = job->plan->shape.width;
-    f->begun = f->done = f->lost = f->sound = false;
+    f->begun = f->done = f->lost = f->sound = f->staged = false;
     f->next = f->behind = NULL;
     if (!fetch_scratch(e, f)) {
         put_away(e, f);

@@ -11,8 +11,9 @@ typedef struct {
     uint32_t lent;      /* sends: 1 + the last step whose bytes were lent; 0: none */
     uint32_t lent_user; /* the same, of the caller's memory alone */
     uint64_t taken;     /* bytes of the head step that are done already */
-    uint32_t held;      /* sends: how often it has left a piece to its elder twin */
-    bool refused;       /* sends: there was no place for the head step when it was last tried */
+    uint32_t
+        held;     /* sends: how often it has left a piece to its elder twin, or waited for a slot */
+    bool refused; /* sends: there was no place for the head step when it was last tried */
 } rd_lane_state;
 
 struct rd_flight {
@@ -27,8 +28,9 @@ struct rd_flight {
     void *larger;         /* scratch for its channel, if the channel's is too small */
     size_t larger_bytes;
     bool begun, done;
-    bool sound; /* done, and nobody had given up by then */
-    bool lost;  /* it will never be done: the engine's cause says why */
+    bool staged; /* it has waited for a slot in vain once: it does not again */
+    bool sound;  /* done, and nobody had given up by then */
+    bool lost;   /* it will never be done: the engine's cause says why */
     /* In the engine's list, oldest first, or in its store of unused ones */
     rd_flight *next, *before;
     rd_flight *behind; /* the next on its channel, as long as it is neither done nor lost */
@@ -42,7 +44,7 @@ typedef struct {
 typedef struct {
     void *memory;
     size_t bytes;
-    rd_loan_out *owed; /* loans of this scratch that may not have come home yet */
+    rd_loan_out *owed; /* loans of this scratch, or of slots, that may not have come home yet */
     uint32_t owed_count;
     /* Neither done nor lost, oldest first: only the first of them may have begun */
     rd_flight *first, *last;
@@ -63,6 +65,10 @@ typedef struct {
     bool returned; /* into the peer's memory; else into what the transport reserved */
 } rd_fused;
 
+/* Rounds for which one waits for what may never come: over before a rank goes to sleep, if all are on one
+ * host. */
+enum { RD_PATIENCE = 500 };
+
 /* Of a pass, where bytes must be written to reserved places */
 enum { RD_MOST_OUTS = 16, RD_MOST_STRIPPED = 64 };
 
@@ -74,20 +80,22 @@ typedef struct {
     uint32_t slow_ns;    /* what a KiB took last */
 } rd_distance;
 
-/* Memory by which bytes go to a peer and come back: see swap.c. */
-enum { RD_SLOTS = 4 };
+/* Memory by which bytes go to a peer and come back: see swap.c.  Kin have one together. */
+enum { RD_SLOTS = RD_SKEW + 2 };
 typedef struct {
     rd_port *port; /* of the loan that filled it last, which was number `message`; NULL: none */
     uint32_t message;
     uint32_t awaited; /* 1 + the receive that empties it, 0: none */
 } rd_swap_slot;
 typedef struct {
+    uint32_t engines; /* that share it */
     char *memory;
-    size_t bytes;
-    const rd_flight *user; /* NULL: nobody */
+    size_t bytes, refused;  /* what it has; what was not to be had, 0: nothing so far */
+    const rd_flight *user;  /* NULL: nobody */
+    const rd_engine *owner; /* of its user, and of the last one */
     uint32_t slots; /* for each peer, and bytes from one to the next, as the user has cut it */
     size_t stride;
-    rd_swap_slot *of; /* [size][RD_SLOTS] */
+    rd_swap_slot of[]; /* [size][RD_SLOTS], of the largest of the engines */
 } rd_swap;
 
 struct rd_engine {
@@ -117,7 +125,7 @@ struct rd_engine {
     rd_fused *fused;        /* [size]: sends that a fold does by the way */
     rd_distance *distances; /* [size] */
     rd_channel channels[RD_CHANNELS];
-    rd_swap swap;
+    rd_swap *swap;
 };
 
 /* progress.c */
@@ -158,6 +166,9 @@ bool rd_swap_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step
  * NULL: they were never sent this way. */
 const char *rd_swap_take(rd_engine *e, const rd_flight *f, const rd_step *s);
 void rd_swap_end(rd_engine *e, const rd_flight *f); /* it is done, or will never be */
+/* kin: NULL, it is the first.  false: no memory */
+bool rd_swap_open(rd_engine *e, const rd_engine *kin);
+void rd_swap_close(rd_engine *e); /* nothing of e's is lent any more */
 
 /* straight.c */
 void rd_run_here(const rd_job *job, const rd_step *s, void *to, const void *from);

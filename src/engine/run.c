@@ -93,13 +93,12 @@ static void ride(rd_engine *e, rd_flight *f, uint32_t send, const rd_port *writt
  * Long is a number of rounds that is over before a rank goes to sleep. */
 static bool left_to_elder(rd_engine *e, const rd_flight *f, rd_lane_state *lane, const rd_step *s)
 {
-    enum { PATIENCE = 500 };
     if (s->elder == RD_NONE || (s->count * f->width - lane->taken) <= RD_SHORT_PIECE)
         return false;
     const rd_step *t = &f->plan->steps[s->elder];
     const rd_lane_state *other = &f->lanes[t->lane];
     return other->next == s->elder && other->taken == lane->taken &&
-           (lane->taken || ready(e, f, t)) && lane->held++ < PATIENCE;
+           (lane->taken || ready(e, f, t)) && lane->held++ < RD_PATIENCE;
 }
 
 /* A short message that is only copied goes in small pieces, so that the peer takes one while the next is

@@ -12,17 +12,17 @@
  * That is a loan of the slot which names the slot itself as the place for what comes back: to the peer it
  * is a loan like any other.
  *
- * The memory is the engine's, not the channel's, so that one call after the other uses the same lines while
- * they are warm.  One flight has it at a time; others go the usual way. */
+ * The memory is not a channel's, so that one call after the other uses the same lines while they are warm, and
+ * all communicators of a rank have one.  One flight has it at a time; others go the usual way. */
+#include "base/mem.h"
 #include "engine/flight.h"
 
 enum {
     MOST_RANKS = 16,
-    MOST_BYTES = 8 << 20, /* for all peers, of which there are up to FEW */
-    FEW = 7,
-    MOST_OF_MANY = 2 << 20,
-    LINES = 128,    /* processors fetch lines in pairs */
-    PATIENCE = 500, /* rounds: over before a rank goes to sleep */
+    FEW_RANKS = 8,          /* more of them: so much is written that only long calls gain */
+    MOST_BYTES = 4 << 20,   /* for all peers of few ranks */
+    MOST_OF_MANY = 2 << 20, /* and of more */
+    LINES = 128,            /* processors fetch lines in pairs */
     /* Who folds reads the same slot of all its peers: they begin at different places of a page, or
      * their lines would be in each other's way in the cache */
     SHIFT = 256,
@@ -30,48 +30,60 @@ enum {
 };
 
 /* What the last user sent has been read by all. */
-static bool is_home(rd_engine *e)
+static bool is_home(const rd_engine *e)
 {
-    for (uint32_t i = 0; i < e->link->size * RD_SLOTS; i++) {
-        rd_swap_slot *s = &e->swap.of[i];
-        if (s->port && !e->transport->home(s->port, s->message))
+    rd_swap *w = e->swap;
+    for (uint32_t i = 0; w->owner && i < w->owner->link->size * RD_SLOTS; i++) {
+        rd_swap_slot *s = &w->of[i];
+        if (s->port && !w->owner->transport->home(s->port, s->message))
             return false;
         *s = (rd_swap_slot){0};
     }
     return true;
 }
 
-/* So many slots for each peer as there are chunks to fill them, and room. */
-static uint32_t cut(const rd_flight *f, size_t stride)
+/* Is there anything to gain?  Ranks that take turns on a core read each other's bytes where they are. */
+static bool is_of_use(const rd_engine *e, const rd_plan *p)
 {
-    const uint32_t peers = f->plan->shape.size - 1;
-    const uint64_t most = (uint64_t)(peers > FEW ? MOST_OF_MANY : MOST_BYTES) / (peers * stride);
-    const uint32_t slots = f->plan->chunks < RD_SLOTS ? f->plan->chunks : RD_SLOTS;
-    return most < slots ? (uint32_t)most : slots;
+    const uint32_t size = p->shape.size;
+    return size <= MOST_RANKS && size <= 2 * e->link->cpus && e->transport->lends_alloc &&
+           (size <= FEW_RANKS || p->chunks > 1);
 }
 
-/* Is the memory this flight's, or can it be? */
+static bool fetch(const rd_engine *e, size_t bytes)
+{
+    rd_swap *w = e->swap;
+    if (bytes <= w->bytes)
+        return true;
+    if (w->refused && bytes >= w->refused)
+        return false;
+    char *memory = e->transport->alloc(e->link, bytes);
+    if (!memory) {
+        w->refused = bytes;
+        return false;
+    }
+    e->transport->free(e->link, w->memory, w->bytes);
+    w->memory = memory;
+    w->bytes = bytes;
+    return true;
+}
+
+/* Is the memory this flight's, or can it be?  With fewer slots than there are chunks under way sends would
+ * wait for each other. */
 static bool claim(rd_engine *e, const rd_flight *f)
 {
-    rd_swap *w = &e->swap;
-    const uint32_t size = f->plan->shape.size;
-    if (w->user)
+    rd_swap *w = e->swap;
+    const rd_plan *p = f->plan;
+    if (w->user || !is_of_use(e, p))
         return w->user == f;
-    const size_t stride =
-        ((f->plan->returned * f->width + LINES - 1) & ~(size_t)(LINES - 1)) + LINES;
-    const uint32_t slots = cut(f, stride);
-    const size_t bytes = (size_t)(size - 1) * slots * stride + SHIFT * SHIFTS;
-    if (size > MOST_RANKS || (size - 1 > FEW && f->plan->chunks == 1) || !slots ||
-        !e->transport->lends_alloc || !is_home(e))
-        return false;
-    if (bytes > w->bytes) {
-        e->transport->free(e->link, w->memory, w->bytes);
-        w->memory = e->transport->alloc(e->link, bytes);
-        w->bytes = w->memory ? bytes : 0;
-    }
-    if (!w->memory)
+    const uint32_t peers = p->shape.size - 1, slots = p->chunks < RD_SLOTS ? p->chunks : RD_SLOTS;
+    const size_t stride = ((p->returned * f->width + LINES - 1) & ~(size_t)(LINES - 1)) + LINES;
+    const size_t bytes = peers * slots * stride;
+    if (bytes > (p->shape.size > FEW_RANKS ? MOST_OF_MANY : MOST_BYTES) || !is_home(e) ||
+        !fetch(e, bytes + SHIFT * SHIFTS))
         return false;
     w->user = f;
+    w->owner = e;
     w->slots = slots;
     w->stride = stride;
     return true;
@@ -79,39 +91,51 @@ static bool claim(rd_engine *e, const rd_flight *f)
 
 static char *place(const rd_engine *e, uint32_t peer, uint32_t slot)
 {
-    const rd_swap *w = &e->swap;
+    const rd_swap *w = e->swap;
     const uint32_t rank = e->link->rank, before = peer < rank ? peer : peer - 1;
     return w->memory + rank % SHIFTS * SHIFT + ((size_t)before * w->slots + slot) * w->stride;
+}
+
+/* Of those that are empty the first is the warmest.  Even if the peer has sent what is awaited, it may not
+ * have read what was sent. */
+static uint32_t empty_slot(const rd_engine *e, const rd_swap_slot slot[])
+{
+    uint32_t i = 0;
+    while (
+        i < e->swap->slots &&
+        (slot[i].awaited || (slot[i].port && !e->transport->home(slot[i].port, slot[i].message))))
+        i++;
+    return i;
 }
 
 bool rd_swap_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s,
                   const char *from, uint32_t *ran)
 {
-    const rd_swap *w = &e->swap;
+    const uint64_t bytes = s->count * f->width;
+    const rd_step *back = &f->plan->steps[s->back];
     *ran = 0;
-    if (!claim(e, f))
+    if (back->round != s->round + 1 || f->staged || !claim(e, f))
         return false;
-    /* Of those that are empty the first is the warmest.  Even if the peer has sent what is awaited, it may
-     * not have read what was sent. */
-    rd_swap_slot *slot = &w->of[s->peer * RD_SLOTS];
-    uint32_t i = 0;
-    while (i < w->slots && (slot[i].awaited ||
-                            (slot[i].port && !e->transport->home(slot[i].port, slot[i].message))))
-        i++;
-    if (i == w->slots) /* what comes back may wait for what is behind this send: not for ever */
-        return lane->held++ < PATIENCE;
+    rd_swap_slot *slot = &e->swap->of[s->peer * RD_SLOTS];
+    const uint32_t i = empty_slot(e, slot);
+    if (i == e->swap->slots) { /* what comes back may wait for what is behind this send */
+        f->staged = lane->held++ >= RD_PATIENCE;
+        return !f->staged;
+    }
+    char *to = place(e, s->peer, i);
+    if (!e->transport->lends(lane->port, to, bytes))
+        return false;
     if (!e->transport->can_send(lane->port))
         return true;
-    const uint64_t bytes = s->count * f->width;
-    char *to = place(e, s->peer, i);
     rd_stage(&e->distances[s->peer], to, from, bytes);
     e->transport->lend(lane->port, &(rd_loan){.data = to,
                                               .bytes = bytes,
                                               .mark = f->job.record.mark,
                                               .back = to,
-                                              .back_ordinal = f->plan->steps[s->back].ordinal});
+                                              .back_ordinal = back->ordinal});
     slot[i] = (rd_swap_slot){lane->port, lane->base + lane->next, s->back + 1};
     lane->held = 0;
+    lane->refused = false;
     lane->lent = ++lane->next;
     *ran = 1;
     return true;
@@ -119,7 +143,7 @@ bool rd_swap_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step
 
 const char *rd_swap_take(rd_engine *e, const rd_flight *f, const rd_step *s)
 {
-    const rd_swap *w = &e->swap;
+    rd_swap *w = e->swap;
     rd_swap_slot *slot = &w->of[s->peer * RD_SLOTS];
     const uint32_t receive = (uint32_t)(s - f->plan->steps) + 1;
     for (uint32_t i = 0; w->user == f && i < w->slots; i++)
@@ -132,6 +156,32 @@ const char *rd_swap_take(rd_engine *e, const rd_flight *f, const rd_step *s)
 
 void rd_swap_end(rd_engine *e, const rd_flight *f)
 {
-    if (e->swap.user == f)
-        e->swap.user = NULL;
+    if (e->swap->user == f)
+        e->swap->user = NULL;
+}
+
+bool rd_swap_open(rd_engine *e, const rd_engine *kin)
+{
+    const size_t slots = (size_t)e->link->size * RD_SLOTS;
+    e->swap = kin ? kin->swap : rd_alloc(sizeof *e->swap + slots * sizeof e->swap->of[0]);
+    if (e->swap)
+        e->swap->engines++;
+    return e->swap != NULL;
+}
+
+void rd_swap_close(rd_engine *e)
+{
+    rd_swap *w = e->swap;
+    if (!w)
+        return;
+    if (w->owner == e) {
+        for (uint32_t i = 0; i < e->link->size * RD_SLOTS; i++)
+            w->of[i] = (rd_swap_slot){0};
+        w->user = NULL;
+        w->owner = NULL;
+    }
+    if (--w->engines)
+        return;
+    e->transport->free(e->link, w->memory, w->bytes);
+    rd_free(w);
 }
