@@ -10,6 +10,7 @@ typedef struct {
     uint32_t base;      /* sends: number of the message less number of the step */
     uint32_t lent;      /* sends: 1 + the last step whose bytes were lent; 0: none */
     uint32_t lent_user; /* the same, of the caller's memory alone */
+    uint32_t swapped;   /* the same, of slots, which are not in `lent`: no step waits for them */
     uint64_t taken;     /* bytes of the head step that are done already */
     uint32_t
         held;     /* sends: how often it has left a piece to its elder twin, or waited for a slot */

@@ -52,11 +52,11 @@ static void end(rd_engine *e, rd_flight *f)
     e->busy &= c->first ? e->busy : ~rd_channel_bit(e, f);
     for (uint32_t l = 0; l < f->plan->lane_count; l++) {
         const rd_lane_state *lane = &f->lanes[l];
-        if (lane->lent > lane->lent_user &&
-            !e->transport->home(lane->port, lane->base + lane->lent - 1)) {
+        const uint32_t scratch = lane->lent > lane->lent_user ? lane->lent : 0;
+        const uint32_t last = lane->swapped > scratch ? lane->swapped : scratch;
+        if (last && !e->transport->home(lane->port, lane->base + last - 1))
             rd_channel_owes(
-                c, (rd_loan_out){lane->port, f->plan->lanes[l].peer, lane->base + lane->lent - 1});
-        }
+                c, (rd_loan_out){lane->port, f->plan->lanes[l].peer, lane->base + last - 1});
     }
 }
 

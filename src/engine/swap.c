@@ -136,7 +136,7 @@ bool rd_swap_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step
     slot[i] = (rd_swap_slot){lane->port, lane->base + lane->next, s->back + 1};
     lane->held = 0;
     lane->refused = false;
-    lane->lent = ++lane->next;
+    lane->swapped = ++lane->next;
     *ran = 1;
     return true;
 }
