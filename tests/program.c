@@ -129,7 +129,7 @@ static bool good(const program *p, uint32_t rank, ronda_status status, const rd_
 
 static bool run_one_by_one(program *p, uint32_t rank)
 {
-    for (uint32_t i = 0; i < p->count; i++) {
+    for (uint32_t i = p->first; i < p->count; i++) {
         rd_error err = {0};
         stage s;
         stage_open(p, rank, i + 1, &p->legs[i], &s);
@@ -146,7 +146,7 @@ static bool run_window(program *p, uint32_t rank)
 {
     rng r = {p->seed + rank * 77};
     stage stages[PROGRAM_WINDOW];
-    uint32_t which[PROGRAM_WINDOW], under_way = 0, next = 0;
+    uint32_t which[PROGRAM_WINDOW], under_way = 0, next = p->first;
 
     while (next < p->count || under_way) {
         rd_error err = {0};
@@ -185,11 +185,17 @@ static void run_rank(void *context, uint32_t rank)
     p->links[rank]->transport->abort(p->links[rank], &cause);
 }
 
+bool program_run_on_engines(program *p)
+{
+    run_ranks(p->size, run_rank, p);
+    return !test_failed();
+}
+
 bool program_run_on_links(program *p)
 {
     if (!engines_open(p))
         return false;
-    run_ranks(p->size, run_rank, p);
+    program_run_on_engines(p);
     engines_close(p);
     return !test_failed();
 }

@@ -21,6 +21,7 @@ typedef struct {
 
 typedef struct {
     uint32_t size, count;
+    uint32_t first; /* leg to run: those before it have been run on these engines */
     leg legs[PROGRAM_LEGS];
     rd_link *links[PROGRAM_RANKS];
     rd_engine *engines[PROGRAM_RANKS];
@@ -60,6 +61,7 @@ void stage_free(stage *s);
 /* Opens links and engines, runs everything, closes; false if something was wrong. */
 typedef bool links_fn(uint32_t size, rd_link *links[]);
 bool program_run(program *p, links_fn *open);
-bool program_run_on_links(program *p); /* that are open already */
+bool program_run_on_links(program *p);   /* that are open already */
+bool program_run_on_engines(program *p); /* the same, and leaves them open */
 
 #endif

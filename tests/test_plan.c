@@ -143,8 +143,8 @@ TEST(parts_of_large_calls_stay_in_the_caches)
 
 /* --- what is chosen --- */
 
-/* What was measured is in the prices: folds that are passed on cost more where ranks share cores, and what
- * goes back to the only peer is not staged. */
+/* What was measured is in the prices: folds that are passed on cost more with few ranks and where ranks share
+ * cores, and what goes back to the only peer is not staged. */
 TEST(prices_choose_what_was_quickest)
 {
     const rd_facts shm = rd_facts_shm(16), crowded = rd_facts_shm(2), tcp = rd_facts_tcp(2);

@@ -12,9 +12,8 @@ typedef struct {
     uint32_t lent_user; /* the same, of the caller's memory alone */
     uint32_t swapped;   /* the same, of slots, which are not in `lent`: no step waits for them */
     uint64_t taken;     /* bytes of the head step that are done already */
-    uint32_t
-        held;     /* sends: how often it has left a piece to its elder twin, or waited for a slot */
-    bool refused; /* sends: there was no place for the head step when it was last tried */
+    uint32_t held; /* sends: rounds in which it left a piece to its elder twin, or had no slot */
+    bool refused;  /* sends: there was no place for the head step when it was last tried */
 } rd_lane_state;
 
 struct rd_flight {
@@ -82,7 +81,7 @@ typedef struct {
 } rd_distance;
 
 /* Memory by which bytes go to a peer and come back: see swap.c.  Kin have one together. */
-enum { RD_SLOTS = RD_SKEW + 2 };
+enum { RD_SLOTS = RD_SKEW + 2, RD_SWAP_RANKS = 16 };
 typedef struct {
     rd_port *port; /* of the loan that filled it last, which was number `message`; NULL: none */
     uint32_t message;
@@ -96,7 +95,7 @@ typedef struct {
     const rd_engine *owner; /* of its user, and of the last one */
     uint32_t slots; /* for each peer, and bytes from one to the next, as the user has cut it */
     size_t stride;
-    rd_swap_slot of[]; /* [size][RD_SLOTS], of the largest of the engines */
+    rd_swap_slot of[RD_SWAP_RANKS * RD_SLOTS]; /* RD_SLOTS for each rank of its owner's world */
 } rd_swap;
 
 struct rd_engine {
@@ -163,8 +162,7 @@ void rd_land_long(const rd_plan *p, const rd_step *s, void *to, const void *from
  * steps that were: 0, not now. */
 bool rd_swap_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s,
                   const char *from, uint32_t *ran);
-/* Where the bytes for this receive are, if they have come back there, and may be until its user's next step;
- * NULL: they were never sent this way. */
+/* Empties the slot that this receive awaits: where it is, until the flight's next step; NULL: it awaits none. */
 const char *rd_swap_take(rd_engine *e, const rd_flight *f, const rd_step *s);
 void rd_swap_end(rd_engine *e, const rd_flight *f); /* it is done, or will never be */
 /* kin: NULL, it is the first.  false: no memory */

@@ -18,7 +18,6 @@
 #include "engine/flight.h"
 
 enum {
-    MOST_RANKS = 16,
     FEW_RANKS = 8,          /* more of them: so much is written that only long calls gain */
     MOST_BYTES = 4 << 20,   /* for all peers of few ranks */
     MOST_OF_MANY = 2 << 20, /* and of more */
@@ -46,7 +45,7 @@ static bool is_home(const rd_engine *e)
 static bool is_of_use(const rd_engine *e, const rd_plan *p)
 {
     const uint32_t size = p->shape.size;
-    return size <= MOST_RANKS && size <= 2 * e->link->cpus && e->transport->lends_alloc &&
+    return size <= RD_SWAP_RANKS && size <= 2 * e->link->cpus && e->transport->lends_alloc &&
            (size <= FEW_RANKS || p->chunks > 1);
 }
 
@@ -144,9 +143,11 @@ bool rd_swap_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step
 const char *rd_swap_take(rd_engine *e, const rd_flight *f, const rd_step *s)
 {
     rd_swap *w = e->swap;
+    if (w->user != f)
+        return NULL;
     rd_swap_slot *slot = &w->of[s->peer * RD_SLOTS];
     const uint32_t receive = (uint32_t)(s - f->plan->steps) + 1;
-    for (uint32_t i = 0; w->user == f && i < w->slots; i++)
+    for (uint32_t i = 0; i < w->slots; i++)
         if (slot[i].awaited == receive) {
             slot[i].awaited = 0;
             return place(e, s->peer, i);
@@ -162,8 +163,7 @@ void rd_swap_end(rd_engine *e, const rd_flight *f)
 
 bool rd_swap_open(rd_engine *e, const rd_engine *kin)
 {
-    const size_t slots = (size_t)e->link->size * RD_SLOTS;
-    e->swap = kin ? kin->swap : rd_alloc(sizeof *e->swap + slots * sizeof e->swap->of[0]);
+    e->swap = kin ? kin->swap : rd_alloc(sizeof *e->swap);
     if (e->swap)
         e->swap->engines++;
     return e->swap != NULL;

@@ -9,9 +9,9 @@
  *
  * Bytes are paid by whoever receives them: ranks that share memory read the sender's where they lie.
  * What a peer stores straight into place costs its receiver no bytes.  With more ranks than cores,
- * all ranks' work is done by few cores, each round costs switches between them, and folds that a rank
- * passes on cost more.  Of many ranks some stand for all: every rank must come to the same choice, so
- * they are ranks fixed by the root and the size, never this rank itself. */
+ * all ranks' work is done by few cores, and each round costs switches between them; there, and with few
+ * ranks, folds that a rank passes on cost more.  Of many ranks some stand for all: every rank must come to
+ * the same choice, so they are ranks fixed by the root and the size, never this rank itself. */
 #include "plan/choose.h"
 
 #include "base/mem.h"
