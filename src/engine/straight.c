@@ -5,6 +5,7 @@
  * lanes to look after: each step is done or waited for where it stands.  (A queue may still be full of
  * older collectives' messages; they go when the peer gets to them, which depends on nothing that comes
  * later.) */
+#include "base/atomic.h"
 #include "engine/flight.h"
 
 typedef struct {
@@ -167,6 +168,28 @@ static ronda_status local_step(const walk *w, const rd_step *s)
     return RONDA_OK;
 }
 
+/* The next call's copies go to the next channel's scratch: of a call like this one, to the same place in it.
+ * Its lines are with those who read them last, and are fetched while this rank waits anyway. */
+static void fetch_ahead(const walk *w, const rd_step *s)
+{
+    enum { MOST = 4 << 10 };
+    const uint32_t next = (w->channel + 1) & (w->e->link->channels - 1);
+    const rd_channel *c = &w->e->channels[next];
+    const size_t at = s->from_at * w->width, bytes = s->count * w->width;
+    if (next == w->channel || at + bytes > c->bytes || w->e->link->size > w->e->link->cpus)
+        return;
+    for (size_t i = 0; i < bytes && i < MOST; i += 64)
+        rd_own((const char *)c->memory + at + i);
+}
+
+static bool is_last_loan(const walk *w, uint32_t i)
+{
+    const rd_plan *p = w->plan;
+    const rd_step *s = &p->steps[p->straight[i]];
+    return s->verb == RD_SEND && s->count * w->width > RD_INLINE &&
+           (i + 1 == p->straight_count || p->steps[p->straight[i + 1]].verb != RD_SEND);
+}
+
 ronda_status rd_run_straight(rd_engine *e, const rd_job *job, uint64_t timeout_ns, rd_error *err)
 {
     const rd_plan *p = job->plan;
@@ -188,6 +211,8 @@ ronda_status rd_run_straight(rd_engine *e, const rd_job *job, uint64_t timeout_n
                                                               : local_step(&w, s);
         if (status)
             return status;
+        if (is_last_loan(&w, i))
+            fetch_ahead(&w, s);
     }
     return RONDA_OK;
 }

@@ -314,6 +314,16 @@ static inline void publish(rd_port *p, rd_line *line, uint8_t kind, uint8_t len,
     wake_if_asleep(p);
 }
 
+/* The next message by the port's own ring may be as long as this one: its lines are with the peer, which has
+ * read them the last time round. */
+static void fetch_ahead(const rd_port *p, uint64_t bytes)
+{
+    const uint64_t ring = p->member->small_bytes, head = place_in(p->small_head, ring, bytes);
+    const char *at = (const char *)p->member->origin + p->small_at + (head & (ring - 1));
+    for (uint64_t i = 0; i < bytes; i += 64)
+        rd_own(at + i);
+}
+
 void rd_share_commit(rd_port *p, uint64_t bytes, uint64_t total, uint64_t mark)
 {
     rd_line *line = &p->to[p->sent % RD_QUEUE];
@@ -331,6 +341,8 @@ void rd_share_commit(rd_port *p, uint64_t bytes, uint64_t total, uint64_t mark)
     if (!p->in_arena)
         p->small_head += whole_lines(bytes);
     publish(p, line, STAGED, 0, mark, ends);
+    if (!p->in_arena && !p->member->crowded)
+        fetch_ahead(p, bytes);
 }
 
 /* The place is free when all who were sent it have released it: the last of them holds its end. */
