@@ -144,7 +144,7 @@ TEST(parts_of_large_calls_stay_in_the_caches)
 /* --- what is chosen --- */
 
 /* What was measured is in the prices: folds that are passed on cost more with few ranks and where ranks share
- * cores, and what goes back to the only peer is not staged. */
+ * cores, what goes back to the only peer is not staged, and short copies are written to lines that are here. */
 TEST(prices_choose_what_was_quickest)
 {
     const rd_facts shm = rd_facts_shm(16), crowded = rd_facts_shm(2), tcp = rd_facts_tcp(2);
@@ -158,6 +158,10 @@ TEST(prices_choose_what_was_quickest)
         {&crowded, RONDA_ALLREDUCE, 2, 512, "one_shot"},
         {&crowded, RONDA_ALLREDUCE, 2, 2048, "two_shot"},
         {&crowded, RONDA_ALLREDUCE, 3, 2048, "one_shot"},
+        {&shm, RONDA_ALLREDUCE, 4, 16, "one_shot"},
+        {&shm, RONDA_ALLREDUCE, 8, 16, "one_shot"},
+        {&shm, RONDA_ALLREDUCE, 12, 1000, "one_shot"},
+        {&shm, RONDA_ALLREDUCE, 16, 64, "doubling"},
         {&crowded, RONDA_REDUCE_SCATTER, 4, 1 << 16, "direct"},
         {&crowded, RONDA_REDUCE_SCATTER, 8, 1 << 20, "direct"},
         {&shm, RONDA_REDUCE_SCATTER, 8, 1 << 20, "direct"},

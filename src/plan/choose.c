@@ -130,6 +130,15 @@ static bool goes_back(const rd_plan *p, const rd_step *s)
     return false;
 }
 
+/* A copy for peers to read.  If it is short, its lines were fetched in time (see straight.c). */
+static double copy_ns(const rd_plan *p, uint64_t bytes, const rd_facts *facts)
+{
+    enum { SHORT = 4 << 10 };
+    const bool fetched =
+        p->straight_lends && facts->carry_ns <= 0 && bytes < SHORT && p->shape.size <= facts->cpus;
+    return (fetched ? LOCAL_STEP_NS : facts->stage_ns) + (double)bytes * facts->stage_byte_ns;
+}
+
 static double work_price(const rd_plan *p, const rd_step *s, const rd_facts *facts)
 {
     const uint64_t bytes = s->count * p->shape.width;
@@ -158,7 +167,7 @@ static double work_price(const rd_plan *p, const rd_step *s, const rd_facts *fac
                     ? facts->lend_ns + size * facts->fold_ns
                     : 0);
     case RD_COPY:
-        return s->to_buffer == RD_SCRATCH && lent ? facts->stage_ns + size * facts->stage_byte_ns
+        return s->to_buffer == RD_SCRATCH && lent ? copy_ns(p, bytes, facts)
                                                   : LOCAL_STEP_NS + size * facts->copy_ns;
     default:
         return LOCAL_STEP_NS + 2 * size * facts->fold_ns;
