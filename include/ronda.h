@@ -245,6 +245,10 @@ RONDA_API ronda_status ronda_abort(ronda_comm *comm, const char *reason);
  * nothing, since peers read and write it where it lies.  Each rank asks for its own; where one rank's
  * buffers come from here and another's do not, calls are right all the same.  Freed by ronda_free(),
  * at the latest by ronda_close().  RONDA_ENOMEM: there is not so much.
+ *
+ * After a failure, a rank that was only stopped may go on and store into buffers of the failed call that
+ * are from here, until it notices or is dead.  Free them and ask anew: what was freed is not given out
+ * before that.
  */
 RONDA_API ronda_status ronda_alloc(ronda_comm *comm, size_t bytes, void **out);
 

@@ -269,3 +269,35 @@ TEST(what_seems_to_come_back_may_not_have_been_read)
     run_crossing(200, test_sanitized() ? 10 : 60);
     run_crossing(1, test_sanitized() ? 500 : 20000);
 }
+
+/* --- a peer that is in the middle of it --- */
+
+/* Rank 1 is inside a call and does nothing: as if it had been stopped while it folds into a slot of rank 0's. */
+TEST(a_slot_that_a_silent_peer_may_fold_into_is_not_used_again)
+{
+    program p = {.size = 2};
+    uint64_t in[PART], out[PART];
+    rd_engine *kin;
+    rd_error err = {0};
+    rd_plan *plan = cross_plan(0, PART);
+    if (!CHECK(plan && links_shm(2, p.links), "no world") || !engines_open(&p) ||
+        !CHECK(rd_engine_open(p.links[0], p.engines[0], &kin) == RONDA_OK, "no engine"))
+        return;
+    const rd_job job = cross_job(plan, 1, in, out);
+    p.links[1]->transport->enter(p.links[1], &job.record);
+    CHECK(rd_engine_run(p.engines[0], &job, 50000000, &err) == RONDA_ETIMEOUT, "%s", err.message);
+    char *slots = kin->swap->memory;
+    const size_t bytes = kin->swap->bytes;
+    CHECK(slots && filled(kin->swap), "it did not go the way that is tested");
+    rd_engine_close(p.engines[0], PROGRAM_TIMEOUT_NS, &err);
+    CHECK(!kin->swap->memory, "kin go on with the memory that rank 1 may write to");
+    char *other = p.links[0]->transport->alloc(p.links[0], bytes);
+    CHECK(other && (other >= slots + bytes || slots >= other + bytes), "it was given out again");
+    p.links[1]->transport->leave(p.links[1], 1);
+    p.links[0]->transport->free(p.links[0], other, bytes);
+    rd_engine_close(kin, PROGRAM_TIMEOUT_NS, &err);
+    rd_engine_close(p.engines[1], PROGRAM_TIMEOUT_NS, &err);
+    rd_plan_free(plan);
+    for (uint32_t r = 0; r < 2; r++)
+        p.links[r]->transport->close(p.links[r]);
+}

@@ -167,7 +167,7 @@ const char *rd_swap_take(rd_engine *e, const rd_flight *f, const rd_step *s);
 void rd_swap_end(rd_engine *e, const rd_flight *f); /* it is done, or will never be */
 /* kin: NULL, it is the first.  false: no memory */
 bool rd_swap_open(rd_engine *e, const rd_engine *kin);
-void rd_swap_close(rd_engine *e); /* nothing of e's is lent any more */
+void rd_swap_close(rd_engine *e); /* what e has lent is home, or its world has failed */
 
 /* straight.c */
 void rd_run_here(const rd_job *job, const rd_step *s, void *to, const void *from);

@@ -161,6 +161,15 @@ void rd_swap_end(rd_engine *e, const rd_flight *f)
         e->swap->user = NULL;
 }
 
+/* A peer that does not know yet that its world has failed may still fold into a slot: kin take other memory. */
+static void drop(const rd_engine *e)
+{
+    rd_swap *w = e->swap;
+    e->transport->free(e->link, w->memory, w->bytes);
+    w->memory = NULL;
+    w->bytes = 0;
+}
+
 bool rd_swap_open(rd_engine *e, const rd_engine *kin)
 {
     e->swap = kin ? kin->swap : rd_alloc(sizeof *e->swap);
@@ -175,6 +184,8 @@ void rd_swap_close(rd_engine *e)
     if (!w)
         return;
     if (w->owner == e) {
+        if (!is_home(e))
+            drop(e);
         for (uint32_t i = 0; i < e->link->size * RD_SLOTS; i++)
             w->of[i] = (rd_swap_slot){0};
         w->user = NULL;
@@ -182,6 +193,6 @@ void rd_swap_close(rd_engine *e)
     }
     if (--w->engines)
         return;
-    e->transport->free(e->link, w->memory, w->bytes);
+    drop(e);
     rd_free(w);
 }

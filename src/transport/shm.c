@@ -129,25 +129,33 @@ static void died(shm_link *s, uint32_t rank)
     mourn(&s->member.link, rank);
 }
 
+/* (poll also returns if the program has closed the descriptor: that is no death.) */
+bool rd_shm_is_dead(shm_link *s, uint32_t rank)
+{
+    struct pollfd life = {.fd = s->peers[rank].life, .events = POLLIN};
+    if (!s->peers[rank].dead && life.fd >= 0 && poll(&life, 1, 0) == 1 && life.revents & POLLIN)
+        died(s, rank);
+    return s->peers[rank].dead;
+}
+
 static rd_presence shm_presence(rd_link *link, uint32_t peer)
 {
     shm_link *s = whole_of(link);
     const uint32_t rank = rd_rank_in_whole(rd_member_of(link), peer);
-    struct pollfd life = {.fd = s->peers[rank].life, .events = POLLIN};
-    if (!s->peers[rank].dead && life.fd >= 0 && poll(&life, 1, 0) == 1)
-        died(s, rank);
-    if (s->peers[rank].dead)
+    if (rd_shm_is_dead(s, rank))
         mourn(link, peer);
     rd_presence p = rd_share_presence(link, peer);
     p.dead = s->peers[rank].dead;
     return p;
 }
 
-/* Peers reach only what is in the mapping, which stays: one that has stopped need not be awaited long. */
+/* Peers reach only what is in the mapping, which stays: one that has stopped need not be awaited long.  But what
+ * it was lent is not used again before it has gone. */
 static void shm_quiesce(rd_link *link, uint64_t until_ns)
 {
     const uint64_t soon = rd_now_ns() + 200000000;
     rd_share_quiesce(link, soon < until_ns ? soon : until_ns);
+    rd_shm_note_silent(link);
 }
 
 /* --- sleeping --- */
@@ -203,43 +211,6 @@ void rd_shm_call_ranks(rd_link *link, const uint32_t *names, const char *host)
 
 /* --- memory that can be lent --- */
 
-/* Pages of the first `now` bytes are fetched now: a machine that has none left says so here, not by a signal
- * at the first use. */
-void *rd_shm_take(shm_link *s, size_t bytes, size_t now)
-{
-    uint64_t at;
-    if (rd_mem_refused() || !rd_heap_take(&s->heap, bytes, &at))
-        return NULL;
-    char *memory = (char *)s->mapping + s->heap_at + at;
-    const size_t fetched = page(now ? now : 1);
-    madvise(memory, page(bytes ? bytes : 1), MADV_DODUMP);
-    if (fetched >= 2 << 20)
-        madvise(memory, fetched, MADV_HUGEPAGE);
-    if (fallocate(s->memfd, 0, (off_t)(s->heap_at + at), (off_t)fetched) == 0)
-        return memory;
-    rd_heap_give(&s->heap, at);
-    return NULL;
-}
-
-void *rd_shm_alloc(rd_link *link, size_t bytes)
-{
-    return rd_shm_take(whole_of(link), bytes, bytes);
-}
-
-void rd_shm_free(rd_link *link, void *memory, size_t bytes)
-{
-    shm_link *s = whole_of(link);
-    if (!memory)
-        return;
-    const uint64_t at = (uint64_t)((char *)memory - (char *)s->mapping) - s->heap_at;
-    const uint64_t whole = rd_heap_give(&s->heap, at);
-    (void)bytes;
-    madvise(memory, whole, MADV_DONTDUMP);
-    if (fallocate(s->memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(s->heap_at + at),
-                  (off_t)whole))
-        memset(memory, 0, whole); /* the next one to get it expects zeros */
-}
-
 /* --- closing --- */
 
 static void free_link(shm_link *s)
@@ -267,7 +238,7 @@ static void free_link(shm_link *s)
         s->parts = part->next;
         rd_free(part);
     }
-    rd_heap_free(&s->heap);
+    rd_shm_free_heap(s);
     rd_unmap(s->mapping, s->bytes);
     rd_free(s->member.ring_of_all.pieces);
     rd_free(s->peers);

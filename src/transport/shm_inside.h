@@ -1,4 +1,4 @@
-/* shm_inside.h: what shm.c and shm_parts.c know of each other. */
+/* shm_inside.h: what shm.c, shm_heap.c and shm_parts.c know of each other. */
 #ifndef RD_SHM_INSIDE_H
 #define RD_SHM_INSIDE_H
 
@@ -19,6 +19,21 @@ typedef struct shm_end {
     const uint32_t *names; /* what its ranks are called in sentences; NULL: as they are counted */
 } shm_end;
 
+/* A rank that was inside a call of a world that had failed, and did not leave it in time.  It may be in the
+ * middle of storing into what it was lent, until its board says something else or it is dead. */
+typedef struct shm_silent {
+    struct shm_silent *next;
+    const rd_board *board;
+    uint64_t entered; /* what the board said */
+    uint32_t rank;    /* in the whole */
+} shm_silent;
+
+/* Freed, but not to be used again as long as anybody is silent. */
+typedef struct shm_held {
+    struct shm_held *next;
+    uint64_t at;
+} shm_held;
+
 typedef struct {
     rd_member member;
     void *mapping;
@@ -30,7 +45,10 @@ typedef struct {
     const uint32_t *names; /* what ranks are called in sentences; NULL: as they are counted */
     const char *host;      /* and their host; NULL: not at all */
     rd_heap heap;
-    uint64_t heap_at;       /* in the mapping */
+    uint64_t heap_at; /* in the mapping */
+    shm_silent *silent;
+    shm_held *held;
+    bool distrusts;         /* there was no memory to note who is silent: nothing is used again */
     struct shm_part *parts; /* that this rank has made the memory of */
     struct shm_end
         *ends; /* of parts that are closed, but peers have still to read what they staged */
@@ -53,6 +71,12 @@ static inline shm_link *whole_of(const rd_link *link)
 }
 
 /* shm.c */
+bool rd_shm_is_dead(shm_link *s, uint32_t rank);
+
+/* shm_heap.c */
+/* After quiesce: notes who is still inside. */
+void rd_shm_note_silent(rd_link *link);
+void rd_shm_free_heap(shm_link *s);
 /* From the heap, of which so much is fetched now */
 void *rd_shm_take(shm_link *s, size_t bytes, size_t now);
 void *rd_shm_alloc(rd_link *link, size_t bytes);
