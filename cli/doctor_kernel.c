@@ -138,7 +138,8 @@ void doctor_kernel(doctor_list *list)
     }
     doctor_say(
         list, DOCTOR_PROBLEM, "libcrypto",
-        "there is no libcrypto: ranks with a key, and ronda run gives them one, cannot start");
+        "there is no libcrypto: ranks of several hosts cannot prove their key, and ranks of one "
+        "host are known by their user alone");
     doctor_advise(list,
                   "install OpenSSL's library (on Debian: apt install libssl3) or put it where the "
                   "loader finds it (LD_LIBRARY_PATH)");

@@ -195,7 +195,8 @@ typedef struct {
  *
  * Returns when all ranks have joined, or fails when the start's timeout has passed; the error then
  * names the ranks that did not come.  Only processes of the same user get in, and only those that
- * prove that they know the key, if there is one (HMAC-SHA-256; needs libcrypto at run time).
+ * prove that they know the key, if there is one (HMAC-SHA-256 by libcrypto, which is looked for at run
+ * time: without it ranks of one host are known by their user alone, and hosts cannot meet with a key).
  *
  * @return RONDA_OK and the communicator in *out; else *out is untouched and ronda_last_error(NULL)
  *         in this thread says why.

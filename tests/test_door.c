@@ -121,6 +121,43 @@ TEST(strangers_say_almost_the_right_thing)
     job_run(3, strangers, NULL, 50);
 }
 
+/* More of them than rank 0 hears at a time, who say nothing and stay. */
+static int silent_crowd(job *j, uint32_t rank)
+{
+    enum { CROWD = 200 };
+    int fds[CROWD];
+    if (rank < 2)
+        return strangers(j, rank);
+    for (uint32_t i = 0; i < CROWD; i++)
+        fds[i] = knock(j);
+    j->shared->number[READY] = 1;
+    sleep_ms(300);
+    for (uint32_t i = 0; i < CROWD; i++)
+        close(fds[i]);
+    return 0;
+}
+
+TEST(strangers_who_say_nothing_make_room)
+{
+    job_run(3, silent_crowd, NULL, 50);
+}
+
+/* Rank 1 was told of another world: rank 0 says that, not only who is missing. */
+static int told_otherwise(job *j, uint32_t rank)
+{
+    ronda_comm *comm = NULL;
+    const ronda_status status = join(j, rank, rank ? 3 : 2, KEY, 500, &comm);
+    CHECK(status == (rank ? RONDA_EINVAL : RONDA_ETIMEOUT), "rank %u: status %d", rank, status);
+    CHECK(strstr(ronda_last_error(NULL), "this rank was told of 3 ranks, but rank 0 of 2"),
+          "rank %u: %s", rank, ronda_last_error(NULL));
+    return 0;
+}
+
+TEST(rank_0_says_whom_it_sent_away)
+{
+    job_run(2, told_otherwise, NULL, 50);
+}
+
 /* --- a guest who was let in, and then says what makes no sense --- */
 
 static bool be_welcomed(int fd, uint32_t rank, uint32_t size, int bell)

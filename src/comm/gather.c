@@ -1,7 +1,7 @@
 /* gather.c: rank 0 lets the others in, and starts the world when all are there.
  *
  * Everybody who connects is heard at the same time: a stranger who says nothing, or rubbish, holds
- * nobody up and is sent away.  bootstrap.c draws the conversation. */
+ * nobody up and is sent away; when many say nothing, whoever came first makes room.  bootstrap.c draws the conversation. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/proof.h"
@@ -24,6 +24,7 @@ typedef struct {
     uint32_t rank;
     int doorbell;
     int32_t pid;
+    uint64_t came;                /* its knock */
     uint8_t mine[32], theirs[32]; /* nonces */
     nfds_t polled;                /* its place in polled[] */
     rd_incoming in;
@@ -38,7 +39,10 @@ typedef struct {
     uint32_t capacity;
     uint32_t *guest_of; /* per rank: 1 + its place in guests[], 0: not come */
     uint32_t come, ready;
+    uint64_t knocks;
     uint32_t wrong_keys; /* how often somebody came with one */
+    int32_t refused_pid; /* who was last sent away for another reason, and the reason; 0: nobody */
+    char refused[RD_FRAME_TEXT];
     struct pollfd *polled;
     rd_error *err;
 } gathering;
@@ -62,17 +66,20 @@ static void reject(guest *from, ronda_status status, const char *text)
     forget(from);
 }
 
+/* Rank 0 remembers it: if a rank is missing in the end, that may be why. */
+static void refuse(gathering *g, guest *from, ronda_status status, const char *why)
+{
+    g->refused_pid = from->pid;
+    snprintf(g->refused, sizeof g->refused, "%s", why);
+    reject(from, status, why);
+}
+
 /* --- one guest after the other --- */
 
 static void hear_hello(gathering *g, guest *from, const rd_frame *f)
 {
     const rd_joining *j = g->j;
     char why[RD_FRAME_TEXT];
-    uint32_t user;
-    if (!rd_socket_peer(from->fd, &user, &from->pid) || user != geteuid()) {
-        reject(from, RONDA_EPEER, "rank 0 belongs to another user");
-        return;
-    }
     why[0] = 0;
     if (f->size != j->size)
         snprintf(why, sizeof why, "this rank was told of %u ranks, but rank 0 of %u", f->size,
@@ -84,12 +91,17 @@ static void hear_hello(gathering *g, guest *from, const rd_frame *f)
     else if (g->guest_of[f->rank])
         snprintf(why, sizeof why, "there is a rank %u already: pid %" PRId32, f->rank,
                  g->guests[g->guest_of[f->rank] - 1].pid);
-    else if ((f->number != 0) != (j->key != NULL))
+    else if ((f->number != RD_KEYLESS) != (j->key != NULL))
         snprintf(why, sizeof why, "rank 0 has %s RONDA_KEY", j->key ? "a" : "no");
+    else if (f->number != rd_join_way(j->key))
+        snprintf(
+            why, sizeof why,
+            "%s has no libcrypto to prove its RONDA_KEY with, but %s has, and asks for a proof",
+            rd_mac_possible() ? "this rank" : "rank 0", rd_mac_possible() ? "rank 0" : "this rank");
     else if (from->in.passed < 0 || !rd_random(from->mine, sizeof from->mine))
         snprintf(why, sizeof why, "the hello came without a doorbell");
     if (why[0]) {
-        reject(from, RONDA_EINVAL, why);
+        refuse(g, from, RONDA_EINVAL, why);
         return;
     }
     from->rank = f->rank;
@@ -158,7 +170,7 @@ static ronda_status hear(gathering *g, guest *from)
         char why[RD_FRAME_TEXT];
         snprintf(why, sizeof why, "rank 0 speaks version %d, this rank version %u", RD_WIRE_VERSION,
                  f.version);
-        reject(from, RONDA_EUNSUPPORTED, why);
+        refuse(g, from, RONDA_EUNSUPPORTED, why);
     } else if (verdict == RD_FRAME_OK && from->state == SAYS_HELLO && f.kind == RD_HELLO) {
         hear_hello(g, from, &f);
     } else if (verdict == RD_FRAME_OK && from->state == SHOWS_PROOF && f.kind == RD_PROOF) {
@@ -182,18 +194,39 @@ static ronda_status open_to(gathering *g, int listener, int *fd)
                    strerror(errno));
 }
 
+/* A free place, or that of who has said nothing for longest; NULL: all have said something. */
+static guest *place_for_guest(gathering *g)
+{
+    guest *mute = NULL;
+    for (uint32_t i = 0; i < g->capacity; i++) {
+        guest *at = &g->guests[i];
+        if (at->fd < 0)
+            return at;
+        if (at->state == SAYS_HELLO && !at->in.have && (!mute || at->came < mute->came))
+            mute = at;
+    }
+    if (mute)
+        forget(mute);
+    return mute;
+}
+
+/* Another user's are sent away before they take a place. */
 static ronda_status let_in(gathering *g)
 {
-    int fd;
-    const ronda_status status = open_to(g, g->listener, &fd);
-    if (fd < 0)
+    guest knocks = {.doorbell = -1, .in.passed = -1, .came = ++g->knocks};
+    uint32_t user;
+    const ronda_status status = open_to(g, g->listener, &knocks.fd);
+    if (knocks.fd < 0)
         return status;
-    for (uint32_t i = 0; i < g->capacity; i++)
-        if (g->guests[i].fd < 0) {
-            g->guests[i] = (guest){.fd = fd, .doorbell = -1, .in.passed = -1};
-            return RONDA_OK;
-        }
-    close(fd); /* too many strangers at once: let it try again */
+    if (!rd_socket_peer(knocks.fd, &user, &knocks.pid) || user != geteuid()) {
+        reject(&knocks, RONDA_EPEER, "rank 0 belongs to another user");
+        return RONDA_OK;
+    }
+    guest *at = place_for_guest(g);
+    if (at)
+        *at = knocks;
+    else
+        close(knocks.fd); /* too many strangers at once: let it try again */
     return RONDA_OK;
 }
 
@@ -227,12 +260,15 @@ static ronda_status missing(const gathering *g)
     }
     if (left)
         snprintf(who + at, sizeof who - at, " and %u more", left);
-    char keys[80] = "";
+    char keys[80] = "", refused[RD_FRAME_TEXT + 60] = "";
     if (g->wrong_keys)
         snprintf(keys, sizeof keys, "; %u came with another RONDA_KEY", g->wrong_keys);
+    if (g->refused_pid)
+        snprintf(refused, sizeof refused, "; pid %" PRId32 " was sent away with: %s",
+                 g->refused_pid, g->refused);
     return rd_fail(g->err, RONDA_ETIMEOUT, RONDA_ANY,
-                   "after %.3g s %u of %u ranks had come; missing: rank %s%s",
-                   (double)g->j->timeout_ns / 1e9, g->come + 1, g->j->size, who, keys);
+                   "after %.3g s %u of %u ranks had come; missing: rank %s%s%s",
+                   (double)g->j->timeout_ns / 1e9, g->come + 1, g->j->size, who, keys, refused);
 }
 
 /* Until somebody says something or knocks; polled[0] is the door, polled[1] that of TCP.  No more than
@@ -403,9 +439,6 @@ ronda_status rd_gather(const rd_joining *j, rd_link **out, rd_error *err)
     }
     if (!status && (parts.memfd = rd_shm_create(j->size, err)) < 0)
         status = err->status;
-    if (!status && j->key && !rd_mac_possible()) /* or every guest's key would seem wrong */
-        status = rd_fail(err, RONDA_EUNSUPPORTED, RONDA_ANY,
-                         "rank 0: no libcrypto to prove the job's key with");
     if (!status)
         status = open_door(&g);
     if (!status)
