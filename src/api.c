@@ -78,14 +78,25 @@ static ronda_status check_config(const ronda_config *config, rd_error *err)
     return RONDA_OK;
 }
 
+/* Whoever started us wants to know who failed and who only heard of it. */
+static void tell_of_start(const rd_joining *j, const rd_error *err)
+{
+    const bool theirs =
+        err->status == RONDA_EPEER || err->status == RONDA_ESYSTEM || err->status == RONDA_ENOMEM;
+    if (theirs && err->peer < j->size && err->peer != j->rank)
+        rd_tell(j->rank, j->size, err->peer);
+}
+
 static ronda_status open_process(const rd_joining *joining, const rd_settings *settings,
                                  ronda_comm **out, rd_error *err)
 {
     rd_link *link;
     ronda_status status =
         joining->hosts ? rd_open_hosts(joining, &link, err) : rd_bootstrap(joining, &link, err);
-    if (status)
+    if (status) {
+        tell_of_start(joining, err);
         return status;
+    }
     status = rd_comm_open(link, settings, NULL, out, err);
     if (status)
         link->transport->close(link);

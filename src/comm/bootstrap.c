@@ -132,7 +132,8 @@ static ronda_status expect(const guest *g, uint32_t kind, rd_frame *frame, int *
         return rd_fail(g->err,
                        frame->number < 0 && frame->number >= RONDA_EINTERNAL ? frame->number
                                                                              : RONDA_EPEER,
-                       0, "rank %u: %s", g->j->rank, frame->text);
+                       frame->rank < g->j->size ? frame->rank : RONDA_ANY, "rank %u: %s",
+                       g->j->rank, frame->text);
     if (passed && *passed < 0 && in.cut)
         return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY,
                        "rank %u cannot take the descriptors of %u ranks: %s", g->j->rank,

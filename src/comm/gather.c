@@ -58,9 +58,10 @@ static void forget(guest *from)
     *from = (guest){.fd = -1, .doorbell = -1, .in.passed = -1};
 }
 
-static void reject(guest *from, ronda_status status, const char *text)
+/* peer: whom it is about, or RONDA_ANY. */
+static void reject(guest *from, ronda_status status, uint32_t peer, const char *text)
 {
-    rd_frame no = {.kind = RD_REJECT, .number = status};
+    rd_frame no = {.kind = RD_REJECT, .number = status, .rank = peer};
     snprintf(no.text, sizeof no.text, "%s", text);
     rd_socket_send(from->fd, &no, -1, rd_now_ns() + 100000000);
     forget(from);
@@ -71,7 +72,7 @@ static void refuse(gathering *g, guest *from, ronda_status status, const char *w
 {
     g->refused_pid = from->pid;
     snprintf(g->refused, sizeof g->refused, "%s", why);
-    reject(from, status, why);
+    reject(from, status, 0, why);
 }
 
 /* --- one guest after the other --- */
@@ -123,11 +124,11 @@ static void hear_proof(gathering *g, guest *from, const rd_frame *f)
     if (!rd_join_mac(j->key, "guest", from->mine, from->theirs, from->rank, j->size, expected) ||
         !rd_mac_equal(expected, f->mac)) {
         g->wrong_keys++;
-        reject(from, RONDA_EINVAL, "its RONDA_KEY is not rank 0's");
+        reject(from, RONDA_EINVAL, 0, "its RONDA_KEY is not rank 0's");
         return;
     }
     if (g->guest_of[from->rank]) {
-        reject(from, RONDA_EINVAL, "another process with its rank was faster");
+        reject(from, RONDA_EINVAL, 0, "another process with its rank was faster");
         return;
     }
     rd_join_mac(j->key, "root", from->mine, from->theirs, from->rank, j->size, welcome.mac);
@@ -219,7 +220,7 @@ static ronda_status let_in(gathering *g)
     if (knocks.fd < 0)
         return status;
     if (!rd_socket_peer(knocks.fd, &user, &knocks.pid) || user != geteuid()) {
-        reject(&knocks, RONDA_EPEER, "rank 0 belongs to another user");
+        reject(&knocks, RONDA_EPEER, 0, "rank 0 belongs to another user");
         return RONDA_OK;
     }
     guest *at = place_for_guest(g);
@@ -394,9 +395,10 @@ static ronda_status open_door(gathering *g)
 
 static void end_gathering(gathering *g, ronda_status status)
 {
+    const bool own = g->err->peer == RONDA_ANY && status != RONDA_ETIMEOUT;
     for (uint32_t i = 0; g->guests && i < g->capacity; i++) {
         if (status && g->guests[i].fd >= 0 && g->guests[i].state >= WAITS)
-            reject(&g->guests[i], status, g->err->message);
+            reject(&g->guests[i], status, own ? 0 : g->err->peer, g->err->message);
         forget(&g->guests[i]);
     }
     if (g->listener >= 0) {

@@ -343,10 +343,12 @@ static ronda_status open_peers(shm_link *s, const rd_shm_parts *parts, rd_error 
         if (r == parts->rank)
             continue;
         s->peers[r].life = (int)syscall(SYS_pidfd_open, parts->pids[r], 0);
-        if (s->peers[r].life < 0 || !watch(s, s->peers[r].life, r))
-            return rd_fail(err, errno == ESRCH ? RONDA_EPEER : RONDA_ESYSTEM, r,
+        if (s->peers[r].life < 0 || !watch(s, s->peers[r].life, r)) {
+            const bool gone = errno == ESRCH;
+            return rd_fail(err, gone ? RONDA_EPEER : RONDA_ESYSTEM, gone ? r : RONDA_ANY,
                            "rank %u: cannot watch rank %u (pid %" PRId32 "): %s", parts->rank, r,
                            parts->pids[r], strerror(errno));
+        }
     }
     return RONDA_OK;
 }
