@@ -6,14 +6,19 @@ function sort(v, n,    i, j, t) {
         }
 }
 
+# Of n numbers, which it sorts; the mean of the two in the middle where n is even.
+function median(v, n) {
+    sort(v, n)
+    return (v[int((n + 1) / 2)] + v[int((n + 2) / 2)]) / 2
+}
+
 # The median of a library's rounds at a point; "": there is none.
 function middle(library, point,    r, n, v) {
     n = 0
     for (r = 1; r <= rounds; r++)
         if ((r, library, point) in us)
             v[++n] = us[r, library, point]
-    sort(v, n)
-    return n ? v[int((n + 1) / 2)] : ""
+    return n ? median(v, n) : ""
 }
 
 # "2.31 (1.90-2.55)": how many times as long as this ronda the quickest other takes, round by round.
@@ -30,10 +35,9 @@ function ratio(library, point,    r, n, v, i, t, best) {
         if (best != "" && (r, library, point) in us && us[r, library, point] > 0)
             v[++n] = best / us[r, library, point]
     }
-    sort(v, n)
     if (!n)
         return "-"
-    found = v[int((n + 1) / 2)]
+    found = median(v, n)
     return sprintf("%.2f (%.2f-%.2f)", found, v[1], v[n])
 }
 
