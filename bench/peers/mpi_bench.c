@@ -360,6 +360,5 @@ int main(int argc, char **argv)
             measure(argv[1], kind, sizes[i], atof(argv[4]), x, y);
     free(x);
     free(y);
-    MPI_Finalize();
-    return 0;
+    return MPI_Finalize() != 0;
 }
