@@ -209,14 +209,14 @@ bench: prepare-build
 	@+$(parallel) bench-programs
 	@set -e; for b in $(BENCHES:%=$(O)/%); do echo "== $$b"; $$b; done
 
-# ronda beside the MPIs of Debian's packages; RANKS=, ROUNDS=, SIZES=8,1024, SECONDS= for each point.
+# ronda beside the MPIs of Debian's packages; RANKS=, ROUNDS=, SIZES=8,64K, SECONDS= for each point.
 RANKS   ?= 2
 ROUNDS  ?= 5
 SIZES   ?= 8,1024,65536,1048576,16777216
 SECONDS ?= 0.15
 bench-peers: prepare-peers
 	@+$(parallel) all
-	@bench/peers/run $(O) $(RANKS) $(ROUNDS) $(SIZES) $(SECONDS)
+	@bench/peers/run $(O) '$(RANKS)' '$(ROUNDS)' '$(SIZES)' '$(SECONDS)'
 
 # Each for SECONDS= (60); fuzz/run says what becomes of what they find.
 fuzz: prepare-fuzz
