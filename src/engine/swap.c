@@ -112,8 +112,9 @@ bool rd_swap_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step
 {
     const uint64_t bytes = s->count * f->width;
     const rd_step *back = &f->plan->steps[s->back];
+    const bool late = f->lanes[back->lane].next > s->back; /* it has come already, from elsewhere */
     *ran = 0;
-    if (back->round != s->round + 1 || f->staged || !claim(e, f))
+    if (back->round != s->round + 1 || late || f->staged || !claim(e, f))
         return false;
     rd_swap_slot *slot = &e->swap->of[s->peer * RD_SLOTS];
     const uint32_t i = empty_slot(e, slot);
