@@ -223,8 +223,9 @@ static bool same(const bench_data *d, const bench_point *p, const char *tile, ui
             const char *g = got + (at + i) * d->width, *w = first + i * d->width;
             if (memcmp(g, w, d->width) == 0 || near_enough(d, p->type, g, w))
                 continue;
-            snprintf(why, capacity, "element %llu is %g, not %g", (unsigned long long)(at + i),
-                     decode(p->type, g), decode(p->type, w));
+            const int digits = d->width < 8 ? 9 : 17; /* so many tell any two numbers apart */
+            snprintf(why, capacity, "element %llu is %.*g, not %.*g", (unsigned long long)(at + i),
+                     digits, decode(p->type, g), digits, decode(p->type, w));
             return false;
         }
     }

@@ -142,6 +142,33 @@ TEST(mistakes_of_every_kind_are_seen)
         }
 }
 
+/* Off by the least there is, the lowest bit. */
+static void nudge(const bench_job *j, const bench_point *p, char *got)
+{
+    if (j->gets)
+        got[(j->gets - 1) * ronda_type_size(p->type)] ^= 1;
+}
+
+/* What came and what should have come: never the same text twice. */
+TEST(a_wrong_result_is_told_from_the_right_one)
+{
+    static const ronda_type types[] = {RONDA_F32, RONDA_F64, RONDA_I32, RONDA_U64};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        scene s = {
+            .size = 2,
+            .damage = nudge,
+            .point = {.kind = RONDA_ALLREDUCE, .type = types[i], .op = RONDA_SUM, .count = 256}};
+        if (!play(&s))
+            return;
+        for (uint32_t k = 0; k < s.size; k++) {
+            char is[100] = "", should[100] = "";
+            const int found = sscanf(s.why[k], "element 255 is %99[^,], not %99s", is, should);
+            CHECK(!s.right[k] && found == 2 && strcmp(is, should) != 0, "%s: '%s'",
+                  rd_type_name(types[i]), s.why[k]);
+        }
+    }
+}
+
 /* --- amounts --- */
 
 /* Ragged blocks are together as long as even ones, in both buffers, and what is sent is what is expected. */
