@@ -178,6 +178,30 @@ static bool all_points(run *r)
     return true;
 }
 
+static uint32_t count_points(run *r)
+{
+    r->total = 0;
+    r->counting = true;
+    all_points(r);
+    r->counting = false;
+    return r->total;
+}
+
+/* Choices that leave nothing to measure: those which do are widened one after another, until there is. */
+static int check_choices(run r)
+{
+    r.size = 1; /* how many ranks there are makes no difference */
+    if (count_points(&r))
+        return CLI_OK;
+    r.request.memory = BENCH_PRIVATE;
+    if (count_points(&r))
+        return cli_wrong(ME, "nothing to measure: barrier has no memory that could be allocated");
+    r.request.all_algorithms = true;
+    if (count_points(&r))
+        return cli_wrong(ME, "nothing to measure: -a names no algorithm of these collectives");
+    return cli_wrong(ME, "nothing to measure: -o names no op of these types and collectives");
+}
+
 /* --- a rank --- */
 
 static bool open_buffers(run *r)
@@ -254,9 +278,7 @@ static bool measure_all(run *r)
     w->crowded = r->size > w->comm->link->cpus;
     if (r->size > 1 && !w->crowded)
         w->line = bench_line_open(w->comm);
-    r->counting = true;
-    all_points(r);
-    r->counting = false;
+    count_points(r);
     r->said_ns = rd_now_ns();
     if (r->rank == 0)
         bench_print_head(r->out, &r->request, r->size, w->comm->link->cpus);
@@ -286,7 +308,9 @@ int cli_bench(int count, char **arguments)
     static run r;
     const char *launcher = started_by();
     const bool rank = launcher != NULL;
-    const int status = bench_read(count, arguments, &r.request);
+    int status = bench_read(count, arguments, &r.request);
+    if (!status)
+        status = check_choices(r);
     if (status)
         return status;
     if (rank && r.request.ranks)

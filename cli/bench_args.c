@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "args.h"
 #include "base/names.h"
@@ -22,16 +23,17 @@ const char cli_bench_help[] =
     "                           the largest buffer: of allgather what a rank gets, of reduce_scatter\n"
     "                           what it gives, of gather and scatter all blocks, at the root\n"
     "      --factor F           from one size to the next (8); the last one is --max\n"
-    "      --sizes LIST         these sizes instead: 8,1K,64K\n"
+    "      --sizes LIST         these sizes instead: 8,1K,64K; not with --min, --max or --factor\n"
     "  -t, --type NAMES         f32,bf16,... (f32)\n"
     "  -o, --op NAMES           sum,max,... (sum); those that a type or a collective does not have are\n"
     "                           left out\n"
     "  -a, --algo NAMES         ring,two_shot,... or all (what ronda chooses)\n"
-    "  -m, --memory NAMES       private, allocated (by ronda_alloc), or both (both)\n"
+    "  -m, --memory NAMES       private, allocated (by ronda_alloc), or both (both); barrier, which has\n"
+    "                           none, goes with private\n"
     "      --root RANK          of broadcast, reduce, gather and scatter (0)\n"
     "      --out-of-place       allreduce, reduce, scan and exscan into another buffer (in place);\n"
     "                           broadcast has but one, the others always have two\n"
-    "  -s, --seconds S          for each line, and five samples at least (0.2)\n"
+    "  -s, --seconds S          for each line, and five samples at least (0.2); 0: those five\n"
     "  -f, --format NAME        table, csv or json (table)\n"
     "      --samples            every sample in the JSON\n"
     "      --output FILE        instead of the standard output\n"
@@ -129,6 +131,19 @@ static bool read_decimal(const cli_args *a, double least, double most, double *o
     return true;
 }
 
+/* A list by commas: all its names are there. */
+static bool list_whole(const cli_args *a)
+{
+    const char *v = a->value;
+    const size_t length = strlen(v);
+    if (!length)
+        return cli_wrong(ME, "%s: which?", a->name) == CLI_OK;
+    if (*v == ',' || v[length - 1] == ',' || strstr(v, ",,"))
+        return cli_wrong(ME, "%s: '%s' has a comma with nothing before or after it", a->name, v) ==
+               CLI_OK;
+    return true;
+}
+
 /* The next name of a list by commas; false: there is none left. */
 static bool next_name(const char **at, char name[24])
 {
@@ -162,7 +177,7 @@ static bool read_kinds(const cli_args *a, bench_request *q)
         if (!cli_kind(&one, &q->kinds[q->kind_count++]))
             return false;
     }
-    return q->kind_count || cli_wrong(ME, "%s: which?", a->name) == CLI_OK;
+    return true;
 }
 
 static bool read_types(const cli_args *a, bench_request *q)
@@ -175,7 +190,7 @@ static bool read_types(const cli_args *a, bench_request *q)
             return no_such(a, "type", name);
         q->types[q->type_count++] = type;
     }
-    return q->type_count || cli_wrong(ME, "%s: which?", a->name) == CLI_OK;
+    return true;
 }
 
 static bool read_sizes(const cli_args *a, bench_request *q)
@@ -190,7 +205,7 @@ static bool read_sizes(const cli_args *a, bench_request *q)
         if (!read_bytes(&one, &q->sizes[q->size_count++]))
             return false;
     }
-    return q->size_count || cli_wrong(ME, "%s: which?", a->name) == CLI_OK;
+    return true;
 }
 
 static bool read_ops(const cli_args *a, bench_request *q)
@@ -203,7 +218,7 @@ static bool read_ops(const cli_args *a, bench_request *q)
             return no_such(a, "op", name);
         q->ops[q->op_count++] = op;
     }
-    return q->op_count || cli_wrong(ME, "%s: which?", a->name) == CLI_OK;
+    return true;
 }
 
 static bool some_algorithm(const char *name)
@@ -226,7 +241,7 @@ static bool read_algorithms(const cli_args *a, bench_request *q)
             return no_such(a, "algorithm", name);
         memcpy(q->algorithms[q->algorithm_count++], name, sizeof name);
     }
-    return q->algorithm_count || cli_wrong(ME, "%s: which?", a->name) == CLI_OK;
+    return true;
 }
 
 static bool read_memory(const cli_args *a, bench_request *q)
@@ -246,6 +261,15 @@ static bool read_format(const cli_args *a, bench_request *q)
         if (strcmp(names[q->format], a->value) == 0)
             return true;
     return cli_wrong(ME, "%s: '%s' is not table, csv or json", a->name, a->value) == CLI_OK;
+}
+
+static bool read_plot(const cli_args *a, bench_request *q)
+{
+    const size_t length = strlen(a->value);
+    q->plot = a->value;
+    return (length > 4 && strcmp(a->value + length - 4, ".svg") == 0) ||
+           cli_wrong(ME, "%s: '%s' does not end in .svg, the only kind of picture", a->name,
+                     a->value) == CLI_OK;
 }
 
 static bool read_rank(const cli_args *a, uint64_t least, uint64_t most, uint32_t *out)
@@ -274,7 +298,7 @@ static bool read_one(bench_request *q, const cli_args *a, int option)
     case SIZE:
         return read_rank(a, 1, RD_MOST_PROCESSES, &q->ranks);
     case COLLECTIVE:
-        return read_kinds(a, q);
+        return list_whole(a) && read_kinds(a, q);
     case MIN:
         return read_bytes(a, &q->min);
     case MAX:
@@ -282,13 +306,13 @@ static bool read_one(bench_request *q, const cli_args *a, int option)
     case FACTOR:
         return read_decimal(a, 1.01, 1e12, &q->factor);
     case SIZES:
-        return read_sizes(a, q);
+        return list_whole(a) && read_sizes(a, q);
     case TYPE:
-        return read_types(a, q);
+        return list_whole(a) && read_types(a, q);
     case OP:
-        return read_ops(a, q);
+        return list_whole(a) && read_ops(a, q);
     case ALGO:
-        return read_algorithms(a, q);
+        return list_whole(a) && read_algorithms(a, q);
     case MEMORY:
         return read_memory(a, q);
     case ROOT:
@@ -300,10 +324,36 @@ static bool read_one(bench_request *q, const cli_args *a, int option)
     case OUTPUT:
         return (q->output = a->value);
     case PLOT:
-        return (q->plot = a->value);
+        return read_plot(a, q);
     default:
         return read_switch(q, option);
     }
+}
+
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    while (strncmp(a, "./", 2) == 0)
+        a += 2;
+    while (strncmp(b, "./", 2) == 0)
+        b += 2;
+    return strcmp(a, b) == 0 ||
+           (stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino);
+}
+
+/* What options say together.  range: one of --min, --max and --factor, the one that was given last. */
+static int check_together(bench_request *q, const char *range)
+{
+    if (q->size_count && *range)
+        return cli_wrong(ME, "%s says nothing with --sizes, which lists them all", range);
+    for (uint32_t i = 0; i < q->size_count; i++)
+        q->max = i == 0 || q->sizes[i] > q->max ? q->sizes[i] : q->max;
+    if (!q->size_count && q->min > q->max)
+        return cli_wrong(ME, "--min %llu is more than --max %llu", (unsigned long long)q->min,
+                         (unsigned long long)q->max);
+    if (q->output && q->plot && same_file(q->output, q->plot))
+        return cli_wrong(ME, "--output and --plot would both write %s", q->plot);
+    return CLI_OK;
 }
 
 int bench_read(int count, char **arguments, bench_request *out)
@@ -321,14 +371,16 @@ int bench_read(int count, char **arguments, bench_request *out)
                        .factor = 8,
                        .seconds = 0.2,
                        .memory = BENCH_PRIVATE | BENCH_ALLOCATED};
-    for (int option; (option = cli_next(&a, options)) != CLI_END;)
+    char range[sizeof a.name] = "";
+    for (int option; (option = cli_next(&a, options)) != CLI_END;) {
         if (option == CLI_BAD || !read_one(&q, &a, option))
             return CLI_USAGE;
-    for (uint32_t i = 0; i < q.size_count; i++)
-        q.max = i == 0 || q.sizes[i] > q.max ? q.sizes[i] : q.max;
-    if (!q.size_count && q.min > q.max)
-        return cli_wrong(ME, "--min %llu is more than --max %llu", (unsigned long long)q.min,
-                         (unsigned long long)q.max);
+        if (option == MIN || option == MAX || option == FACTOR)
+            memcpy(range, a.name, sizeof range);
+    }
+    const int status = check_together(&q, range);
+    if (status)
+        return status;
     *out = q;
     return CLI_OK;
 }

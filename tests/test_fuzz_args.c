@@ -303,14 +303,14 @@ TEST(mangled_arguments_of_run)
 TEST(mangled_arguments_of_bench)
 {
     static const char *const texts[] = {
-        "-n",          "4",           "--size=2",  "-c",       "allreduce,barrier",
-        "--min",       "8",           "--min=1K",  "--max",    "64M",
-        "--max=1G",    "--factor",    "2.5",       "--sizes",  "8,1K,64K",
-        "--type=bf16", "-tf32,u8",    "-o",        "sum,max",  "--op=bxor",
-        "-aall",       "--algo=ring", "-mboth",    "-m",       "private",
-        "--root=3",    "-s0.1",       "--seconds", "-fcsv",    "--format=json",
-        "--samples",   "--quiet",     "--plot=x",  "--output", "file",
-        "-q",          "1T",          "allocated", "-call",    "--collective=scan,alltoallv",
+        "-n",          "4",           "--size=2",     "-c",       "allreduce,barrier",
+        "--min",       "8",           "--min=1K",     "--max",    "64M",
+        "--max=1G",    "--factor",    "2.5",          "--sizes",  "8,1K,64K",
+        "--type=bf16", "-tf32,u8",    "-o",           "sum,max",  "--op=bxor",
+        "-aall",       "--algo=ring", "-mboth",       "-m",       "private",
+        "--root=3",    "-s0.1",       "--seconds",    "-fcsv",    "--format=json",
+        "--samples",   "--quiet",     "--plot=x.svg", "--output", "file",
+        "-q",          "1T",          "allocated",    "-call",    "--collective=scan,alltoallv",
         NULL};
     rng r = rng_start();
     uint32_t taken = 0;
