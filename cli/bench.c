@@ -276,8 +276,8 @@ static bool measure_all(run *r)
     bench_world *w = &r->world;
     w->request = &r->request;
     w->crowded = r->size > w->comm->link->cpus;
-    if (r->size > 1 && !w->crowded)
-        w->line = bench_line_open(w->comm);
+    if (r->size > 1)
+        w->line = bench_line_open(w->comm, w->crowded);
     count_points(r);
     r->said_ns = rd_now_ns();
     if (r->rank == 0)

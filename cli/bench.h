@@ -77,7 +77,7 @@ typedef struct {
     double min_us, median_us, p99_us;
     double round_trip_us; /* median; 0: not measured */
     double copy_us;       /* each rank the larger of its buffers, all at once */
-    double limit_us;      /* copy, and half a round trip */
+    double limit_us;      /* copy, and half a round trip; 0: not known */
     float *samples;       /* [count], if they were asked for */
 } bench_row;
 
@@ -119,7 +119,8 @@ bool bench_right(const bench_data *d, const bench_point *p, uint64_t turn, const
 /* --- limits --- */
 
 typedef struct bench_line bench_line; /* a cache line that ranks 0 and 1 throw to each other */
-bench_line *bench_line_open(ronda_comm *comm); /* collective; NULL: there is none */
+/* Collective; NULL: there is none.  crowded: more ranks than cores, so who waits yields its core. */
+bench_line *bench_line_open(ronda_comm *comm, bool crowded);
 void bench_line_close(bench_line *l);
 double bench_round_trip_us(bench_line *l, uint32_t rank); /* by ranks 0 and 1, together */
 
@@ -128,7 +129,7 @@ double bench_round_trip_us(bench_line *l, uint32_t rank); /* by ranks 0 and 1, t
 typedef struct {
     ronda_comm *comm;
     const bench_request *request;
-    bench_line *line; /* NULL: more ranks than cores, or one rank */
+    bench_line *line; /* NULL: one rank, or ranks that cannot share one */
     bool crowded;
     void *buffers[3][2]; /* [memory][send, recv]; [0]: for copies */
     uint64_t turn;

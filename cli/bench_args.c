@@ -43,7 +43,8 @@ const char cli_bench_help[] =
     "Before each timed call data is written anew and all ranks start at one moment; the time is the\n"
     "slowest rank's, and every result is checked: a wrong one ends the run with status 1.  near, far:\n"
     "how long a cache line takes between ranks 0 and 1 and back, below or above 0.2 us, asked again and\n"
-    "again; machines that move their cores about have both, each on a line of its own.\n"
+    "again; machines that move their cores about have both, each on a line of its own.  With more ranks\n"
+    "than cores they may share one, take turns on it, and are neither.\n"
     "\n"
     "Of allgatherv, reduce_scatterv, gatherv, scatterv and alltoallv the blocks are ragged: of each two\n"
     "the first is half as long again as the size asks for, the second half as long; as many bytes in\n"
@@ -51,9 +52,12 @@ const char cli_bench_help[] =
     "\n"
     "limit, measured in the same run: each rank copies as many bytes as it gives or gets, whichever is\n"
     "more, all at once, and half a round trip of a cache line.  That is its buffer read or written once\n"
-    "and one message; that operands must be folded too is not counted.  algbw is size over time, busbw\n"
-    "the same times what the busiest link must carry, as in nccl-tests: 2(n-1)/n for allreduce, (n-1)/n\n"
-    "for those with a block for each rank, even or ragged, 1 for the others.\n";
+    "and one message; that operands must be folded too is not counted.  Where ranks cannot throw a line,\n"
+    "as between hosts, the limit is not known: \"-\", in JSON null.\n"
+    "\n"
+    "algbw is size over time, busbw the same times what the busiest link must carry, as in nccl-tests:\n"
+    "2(n-1)/n for allreduce, (n-1)/n for those with a block for each rank, even or ragged, 1 for the\n"
+    "others.\n";
 
 static const char ME[] = "bench";
 

@@ -53,6 +53,15 @@ static const char *blocks_of(const bench_row *r)
                                             : "-";
 }
 
+/* A number that may not be known, and is 0 then: another text instead. */
+static const char *known(char *text, size_t capacity, int digits, double x, const char *unknown)
+{
+    if (!(x > 0))
+        return unknown;
+    snprintf(text, capacity, "%.*f", digits, x);
+    return text;
+}
+
 /* --- table --- */
 
 static void number(char *text, size_t capacity, double x)
@@ -83,25 +92,24 @@ static void table_head(FILE *to, const bench_request *q, uint32_t size, uint32_t
 
 static void table_row(FILE *to, const bench_row *r, uint32_t size)
 {
-    char bytes[24], min[24], median[24], p99[24], limit[24];
+    char bytes[24], min[24], median[24], p99[24], limit[24] = "-", times[24], trip[24];
+    const double ratio = r->limit_us > 0 ? r->median_us / r->limit_us : 0;
     bench_bytes_text(r->point.bytes, bytes, sizeof bytes);
     number(min, sizeof min, r->min_us);
     number(median, sizeof median, r->median_us);
     number(p99, sizeof p99, r->p99_us);
-    number(limit, sizeof limit, r->limit_us);
-    fprintf(to, "%-15s %9s %-4s %-4s %-13s %-9s %-4s %7" PRIu32 " %10s %10s %10s %10s %6.1f",
+    if (r->limit_us > 0)
+        number(limit, sizeof limit, r->limit_us);
+    fprintf(to, "%-15s %9s %-4s %-4s %-13s %-9s %-4s %7" PRIu32 " %10s %10s %10s %10s %6s",
             rd_kind_name(r->point.kind), r->point.kind == RONDA_BARRIER ? "-" : bytes,
             rd_type_name(r->point.type), op_of(r), r->algorithm, memory_name(r->point.memory),
             bench_distances[r->distance], r->count, min, median, p99, limit,
-            r->limit_us > 0 ? r->median_us / r->limit_us : 0);
+            known(times, sizeof times, 1, ratio, "-"));
     if (r->point.bytes)
         fprintf(to, " %7.2f %7.2f", bench_algorithm_bandwidth(r), bench_bus_bandwidth(r, size));
     else
         fprintf(to, " %7s %7s", "-", "-");
-    if (r->round_trip_us > 0)
-        fprintf(to, " %6.3f\n", r->round_trip_us);
-    else
-        fprintf(to, " %6s\n", "-");
+    fprintf(to, " %6s\n", known(trip, sizeof trip, 3, r->round_trip_us, "-"));
 }
 
 /* --- for programs: the same names in both --- */
@@ -113,18 +121,21 @@ static const char columns[] = "collective,ranks,bytes,count,type,op,algorithm,me
 static void csv_row(FILE *to, const bench_row *r, uint32_t size)
 {
     const bench_point *p = &r->point;
+    char limit[32], trip[32];
     fprintf(to, "%s,%" PRIu32 ",%" PRIu64 ",%" PRIu64 ",%s,%s,%s,%s,%d,%" PRIu32 ",%s,%" PRIu32,
             rd_kind_name(p->kind), size, p->bytes, p->count, rd_type_name(p->type), op_of(r),
             r->algorithm, memory_name(p->memory), p->in_place, p->root,
             bench_distances[r->distance], r->count);
-    fprintf(to, ",%.4f,%.4f,%.4f,%.4f,%.4f,%.4f,%.4f,%.4f,%s\n", r->min_us, r->median_us, r->p99_us,
-            r->limit_us, r->copy_us, r->round_trip_us, bench_algorithm_bandwidth(r),
+    fprintf(to, ",%.4f,%.4f,%.4f,%s,%.4f,%s,%.4f,%.4f,%s\n", r->min_us, r->median_us, r->p99_us,
+            known(limit, sizeof limit, 4, r->limit_us, "-"), r->copy_us,
+            known(trip, sizeof trip, 4, r->round_trip_us, "-"), bench_algorithm_bandwidth(r),
             bench_bus_bandwidth(r, size), blocks_of(r));
 }
 
 static void json_row(FILE *to, const bench_row *r, uint32_t size)
 {
     const bench_point *p = &r->point;
+    char limit[32], trip[32];
     fprintf(to,
             "{\"collective\": \"%s\", \"ranks\": %" PRIu32 ", \"bytes\": %" PRIu64
             ", \"count\": %" PRIu64 ", \"type\": \"%s\", \"op\": \"%s\", \"algorithm\": \"%s\", "
@@ -134,10 +145,11 @@ static void json_row(FILE *to, const bench_row *r, uint32_t size)
             r->algorithm, memory_name(p->memory), p->in_place ? "true" : "false", p->root,
             bench_distances[r->distance], r->count);
     fprintf(to,
-            ", \"min_us\": %.4f, \"median_us\": %.4f, \"p99_us\": %.4f, \"limit_us\": %.4f, "
-            "\"copy_us\": %.4f, \"round_trip_us\": %.4f, \"algbw_gbs\": %.4f, \"busbw_gbs\": %.4f, "
+            ", \"min_us\": %.4f, \"median_us\": %.4f, \"p99_us\": %.4f, \"limit_us\": %s, "
+            "\"copy_us\": %.4f, \"round_trip_us\": %s, \"algbw_gbs\": %.4f, \"busbw_gbs\": %.4f, "
             "\"blocks\": \"%s\"",
-            r->min_us, r->median_us, r->p99_us, r->limit_us, r->copy_us, r->round_trip_us,
+            r->min_us, r->median_us, r->p99_us, known(limit, sizeof limit, 4, r->limit_us, "null"),
+            r->copy_us, known(trip, sizeof trip, 4, r->round_trip_us, "null"),
             bench_algorithm_bandwidth(r), bench_bus_bandwidth(r, size), blocks_of(r));
     for (uint32_t i = 0; r->samples && i < r->count; i++)
         fprintf(to, "%s%.4g", i ? ", " : ", \"all_us\": [", (double)r->samples[i]);

@@ -247,7 +247,9 @@ static bool add_distance(bench_world *w, const bench_point *p, int distance, int
     if (!v)
         return say_failure(w, p, "no memory");
     for (int k = 0; k < taken; k++) {
-        const int is = !w->line ? BENCH_UNKNOWN : w->trips[k] > FAR_US ? BENCH_FAR : BENCH_NEAR;
+        const int is = !w->line || w->crowded ? BENCH_UNKNOWN
+                       : w->trips[k] > FAR_US ? BENCH_FAR
+                                              : BENCH_NEAR;
         if (is == distance && !(w->late[k] > 0)) {
             v[n] = w->us[k];
             trips[n++] = w->trips[k];
@@ -265,7 +267,8 @@ static bool add_distance(bench_world *w, const bench_point *p, int distance, int
     row.min_us = n ? v[0] : 0;
     row.p99_us = n ? v[(uint32_t)(0.99 * (n - 1))] : 0;
     row.round_trip_us = median(trips, n);
-    row.limit_us = copy_us + (n ? trips[0] / 2 : 0);
+    if (n && (w->line || ronda_size(w->comm) == 1)) /* alone nobody waits for a message */
+        row.limit_us = copy_us + trips[0] / 2;
     free(v);
     return n == 0 || add_row(rows, &row) || say_failure(w, p, "no memory");
 }

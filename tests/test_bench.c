@@ -224,3 +224,43 @@ TEST(bandwidths)
               rd_kind_name(row.point.kind), bench_bus_bandwidth(&row, 4));
     }
 }
+
+/* How a row is shown, in one of the formats. */
+static void show(const bench_row *row, int format, char *text, size_t capacity)
+{
+    const bench_request q = {.format = format};
+    FILE *to = fmemopen(text, capacity, "w");
+    if (!CHECK(to, "no memory"))
+        return;
+    bench_print_row(to, &q, row, 2, true);
+    fclose(to);
+}
+
+/* Never as a limit of no time at all. */
+TEST(what_is_not_known_is_shown_as_such)
+{
+    bench_row row = {.point = {.kind = RONDA_BARRIER, .type = RONDA_U8, .memory = BENCH_PRIVATE},
+                     .algorithm = "dissemination",
+                     .distance = BENCH_UNKNOWN,
+                     .count = 5,
+                     .min_us = 1,
+                     .median_us = 2,
+                     .p99_us = 4};
+    char table[400] = "", csv[400] = "", json[800] = "";
+    show(&row, BENCH_TABLE, table, sizeof table);
+    show(&row, BENCH_CSV, csv, sizeof csv);
+    show(&row, BENCH_JSON, json, sizeof json);
+    CHECK(strstr(table, " 4.000          -      -       -       -      -\n"), "%s", table);
+    CHECK(strstr(csv, ",4.0000,-,0.0000,-,"), "%s", csv);
+    CHECK(strstr(json, "\"limit_us\": null, \"copy_us\": 0.0000, \"round_trip_us\": null,"), "%s",
+          json);
+    row.limit_us = 0.5;
+    row.round_trip_us = 1;
+    show(&row, BENCH_TABLE, table, sizeof table);
+    show(&row, BENCH_CSV, csv, sizeof csv);
+    show(&row, BENCH_JSON, json, sizeof json);
+    CHECK(strstr(table, " 4.000      0.500    4.0       -       -  1.000\n"), "%s", table);
+    CHECK(strstr(csv, ",4.0000,0.5000,0.0000,1.0000,"), "%s", csv);
+    CHECK(strstr(json, "\"limit_us\": 0.5000, \"copy_us\": 0.0000, \"round_trip_us\": 1.0000,"),
+          "%s", json);
+}
