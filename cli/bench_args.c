@@ -53,7 +53,7 @@ const char cli_bench_help[] =
     "limit, measured in the same run: each rank copies as many bytes as it gives or gets, whichever is\n"
     "more, all at once, and half a round trip of a cache line.  That is its buffer read or written once\n"
     "and one message; that operands must be folded too is not counted.  Where ranks cannot throw a line,\n"
-    "as between hosts, the limit is not known: \"-\", in JSON null.\n"
+    "as between hosts, the limit is not known, and one rank has none in place: \"-\", in JSON null.\n"
     "\n"
     "algbw is size over time, busbw the same times what the busiest link must carry, as in nccl-tests:\n"
     "2(n-1)/n for allreduce, (n-1)/n for those with a block for each rank, even or ragged, 1 for the\n"

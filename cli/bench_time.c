@@ -267,7 +267,8 @@ static bool add_distance(bench_world *w, const bench_point *p, int distance, int
     row.min_us = n ? v[0] : 0;
     row.p99_us = n ? v[(uint32_t)(0.99 * (n - 1))] : 0;
     row.round_trip_us = median(trips, n);
-    if (n && (w->line || ronda_size(w->comm) == 1)) /* alone nobody waits for a message */
+    /* Alone no message is awaited, and in place there is nothing to do, so nothing to set beside it */
+    if (n && (w->line || (ronda_size(w->comm) == 1 && !p->in_place)))
         row.limit_us = copy_us + trips[0] / 2;
     free(v);
     return n == 0 || add_row(rows, &row) || say_failure(w, p, "no memory");
