@@ -13,6 +13,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/proof.h"
 #include "bench.h"
 
 enum { PAGE = 4096, TRIPS = 64, SETS = 3 };
@@ -26,18 +27,26 @@ struct bench_line {
     bool crowded; /* more ranks than cores: the two may share one */
 };
 
+/* On another host that name is some other file's, if anything's: it is this page only if it has rank 0's token. */
 static int open_page(ronda_comm *comm)
 {
-    int64_t where[2] = {getpid(), -1};
+    enum { TOKEN_AT = PAGE - 8 };
+    int64_t where[3] = {getpid(), -1, 0}, token = 0;
     const bool first = ronda_rank(comm) == 0;
     int fd = first ? memfd_create("ronda bench", MFD_CLOEXEC) : -1;
-    if (fd >= 0 && ftruncate(fd, PAGE) == 0)
+    if (fd >= 0 && ftruncate(fd, PAGE) == 0 && rd_random(&where[2], 8) &&
+        pwrite(fd, &where[2], 8, TOKEN_AT) == 8)
         where[1] = fd;
-    if (ronda_broadcast(comm, where, 2, RONDA_I64, 0) || where[1] < 0 || first)
+    if (ronda_broadcast(comm, where, 3, RONDA_I64, 0) || where[1] < 0 || first)
         return fd;
     char path[64];
     snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)where[0], (long long)where[1]);
-    return open(path, O_RDWR | O_CLOEXEC);
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd >= 0 && (pread(fd, &token, 8, TOKEN_AT) != 8 || token != where[2])) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
 }
 
 bench_line *bench_line_open(ronda_comm *comm, bool crowded)
