@@ -171,6 +171,15 @@ uint64_t rng_below(rng *r, uint64_t bound)
     return x % bound;
 }
 
+bool all_bytes_are(uint8_t value, const void *memory, size_t bytes)
+{
+    const uint8_t *p = memory;
+    size_t i = 0;
+    while (i < bytes && p[i] == value)
+        i++;
+    return i == bytes;
+}
+
 /* --- ranks --- */
 
 typedef struct {

@@ -52,6 +52,8 @@ rng rng_again(
 uint64_t rng_next(rng *r);
 uint64_t rng_below(rng *r, uint64_t bound); /* 0 .. bound-1; bound > 0 */
 
+bool all_bytes_are(uint8_t value, const void *memory, size_t bytes);
+
 /* Runs body(context, rank) in n threads at once and joins them. */
 void run_ranks(uint32_t n, void (*body)(void *context, uint32_t rank), void *context);
 

@@ -63,14 +63,6 @@ TEST(the_whole_range_can_be_taken)
 
 /* --- the calls --- */
 
-static bool is_zero(const char *p, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        if (p[i])
-            return false;
-    return true;
-}
-
 /* Everything that one rank can do right and wrong, the same for threads and processes. */
 static void use(ronda_comm *c)
 {
@@ -83,7 +75,7 @@ static void use(ronda_comm *c)
     if (test_failed())
         return;
     CHECK((uintptr_t)a % 4096 == 0 && (uintptr_t)b % 4096 == 0, "not on a page");
-    CHECK(is_zero(a, BYTES) && is_zero(b, 100), "not zero");
+    CHECK(all_bytes_are(0, a, BYTES) && all_bytes_are(0, b, 100), "not zero");
     memset(a, 1, BYTES);
     memset(b, 2, 100);
     CHECK(a[0] == 1 && a[BYTES - 1] == 1 && b[99] == 2, "they overlap");
@@ -92,7 +84,8 @@ static void use(ronda_comm *c)
     CHECK(ronda_free(c, a) == RONDA_OK && ronda_free(c, a) == RONDA_EINVAL, "freed twice");
     CHECK(ronda_free(c, &never) == RONDA_EINVAL, "freed what is not its own");
     CHECK(ronda_free(c, NULL) == RONDA_OK, "NULL is nothing to free");
-    CHECK(ronda_alloc(c, BYTES, (void **)&a) == RONDA_OK && is_zero(a, BYTES), "not zero again");
+    CHECK(ronda_alloc(c, BYTES, (void **)&a) == RONDA_OK && all_bytes_are(0, a, BYTES),
+          "not zero again");
     CHECK(ronda_alloc(c, SIZE_MAX, &never) == RONDA_ENOMEM && never == &a, "all there is");
     CHECK(ronda_alloc(c, (size_t)1 << 60, &never) == RONDA_ENOMEM && never == &a &&
               strstr(ronda_last_error(c), "1152921504606846976"),

@@ -26,14 +26,6 @@ static void close_all(rd_link *links[], uint32_t size)
         links[r]->transport->close(links[r]);
 }
 
-static bool is_zero(const char *memory, size_t bytes)
-{
-    size_t i = 0;
-    while (i < bytes && !memory[i])
-        i++;
-    return i == bytes;
-}
-
 TEST(memory_is_held_back_until_the_silent_have_left)
 {
     enum { SIZE = 3 };
@@ -56,7 +48,7 @@ TEST(memory_is_held_back_until_the_silent_have_left)
     links[1]->transport->leave(links[1], 7);
     char *again = me->transport->alloc(me, BYTES);
     CHECK(again == first, "it is never given out again");
-    CHECK(is_zero(again, BYTES), "it is not zero");
+    CHECK(all_bytes_are(0, again, BYTES), "it is not zero");
     me->transport->free(me, again, BYTES);
     me->transport->free(me, other, BYTES);
     close_all(links, SIZE);

@@ -52,11 +52,9 @@ static char *guard_open(rd_link *link)
 
 static bool guard_close(rd_link *link, char *guard)
 {
-    size_t i = 0;
-    while (i < GUARD && guard[i] == (char)0xee)
-        i++;
+    const bool untouched = all_bytes_are(0xee, guard, GUARD);
     link->transport->free(link, guard, GUARD);
-    return i == GUARD;
+    return untouched;
 }
 
 /* One call after the other uses the same memory and no other, and none keeps it. */

@@ -1,8 +1,9 @@
-/* atomic.h: the two things that <stdatomic.h> lacks. */
+/* atomic.h: what <stdatomic.h> lacks. */
 #ifndef RD_ATOMIC_H
 #define RD_ATOMIC_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 
 /* A full fence.  The thread sanitizer knows no fences, but does know read-modify-writes. */
 static inline void rd_fence(void)
@@ -41,6 +42,13 @@ static inline void rd_own(const void *line)
 #else
     __builtin_prefetch(line, 1);
 #endif
+}
+
+/* All lines of a range, which begins with one. */
+static inline void rd_own_range(const void *at, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64)
+        rd_own((const char *)at + i);
 }
 
 #endif

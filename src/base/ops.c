@@ -1,5 +1,7 @@
 #include "base/ops.h"
 
+#include "base/hash.h"
+
 #include <ctype.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,9 +24,7 @@ const rd_user_op *rd_user_op_of(ronda_op op)
 /* 28 bits: two names of a program will hardly have the same. */
 static ronda_op number_of(const char *name, bool commutes)
 {
-    uint64_t hash = 0xcbf29ce484222325u + commutes;
-    for (const char *c = name; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+    uint64_t hash = rd_hash(RD_HASH_START + commutes, name, strlen(name));
     hash ^= hash >> 29;
     return RD_FIRST_USER_OP + (ronda_op)(hash & 0xfffffff);
 }

@@ -17,6 +17,7 @@
 #include "comm/bootstrap.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/proof.h"
 
@@ -33,15 +34,10 @@ int32_t rd_join_way(const char *key)
     return !key ? RD_KEYLESS : rd_mac_possible() ? RD_PROVES : RD_ONLY_TELLS;
 }
 
-/* FNV-1a, four times with other beginnings. */
 static void hash_of(const char *key, const uint8_t *text, size_t bytes, uint8_t out[32])
 {
-    for (uint64_t i = 0; i < 4; i++) {
-        uint64_t hash = UINT64_C(0xcbf29ce484222325) + i;
-        for (const char *c = key; *c; c++)
-            hash = (hash ^ (uint8_t)*c) * UINT64_C(0x100000001b3);
-        for (size_t k = 0; k < bytes; k++)
-            hash = (hash ^ text[k]) * UINT64_C(0x100000001b3);
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint64_t hash = rd_hash(rd_hash(RD_HASH_START + i, key, strlen(key)), text, bytes);
         memcpy(out + 8 * i, &hash, 8);
     }
 }

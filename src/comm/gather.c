@@ -1,7 +1,8 @@
 /* gather.c: rank 0 lets the others in, and starts the world when all are there.
  *
  * Everybody who connects is heard at the same time: a stranger who says nothing, or rubbish, holds
- * nobody up and is sent away; when many say nothing, whoever came first makes room.  bootstrap.c draws the conversation. */
+ * nobody up and is sent away; when many say nothing, whoever came first makes room.  bootstrap.c draws
+ * the conversation. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/proof.h"

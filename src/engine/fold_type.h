@@ -137,12 +137,12 @@ INLINE void NAME(fold)(ronda_op op, small_fold_fn *small, void *const out[], uin
         for (size_t i = at; i < at + STRIP_BYTES; i += block)
             for (size_t k = 0; k < STRIPS * STRIP_BYTES; k += STRIP_BYTES) {
                 for (uint32_t o = first; o < outs; o++)
-                    prefetch_to_write((const char *)out[o] + i + k + AHEAD_BYTES, block);
+                    rd_own_range((const char *)out[o] + i + k + AHEAD_BYTES, block);
                 NAME(step)(op, out, outs, in, ins, divisor, i + k, registers, WIDTH);
             }
     for (; bytes - at >= block; at += block) {
         for (uint32_t o = first; at < prefetched && o < outs; o++)
-            prefetch_to_write((const char *)out[o] + at + AHEAD_BYTES, block);
+            rd_own_range((const char *)out[o] + at + AHEAD_BYTES, block);
         NAME(step)(op, out, outs, in, ins, divisor, at, registers, WIDTH);
     }
     for (; bytes - at >= WIDTH; at += WIDTH)

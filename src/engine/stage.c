@@ -34,12 +34,12 @@ void rd_stage_plain(void *to, const void *from, size_t bytes)
         rd_move(to, from, bytes);
         return;
     }
-    for (size_t i = 0; i < bytes && i < BLOCK; i += 64)
-        rd_own(t + i);
-    for (size_t at = 0; at < bytes; at += BLOCK) {
-        const size_t now = bytes - at < BLOCK ? bytes - at : BLOCK;
-        for (size_t i = at + BLOCK; i < bytes && i < at + 2 * BLOCK; i += 64)
-            rd_own(t + i);
+    size_t now = bytes < BLOCK ? bytes : BLOCK;
+    rd_own_range(t, now);
+    for (size_t at = 0, next; at < bytes; at += now, now = next) {
+        const size_t rest = bytes - at - now;
+        next = rest < BLOCK ? rest : BLOCK;
+        rd_own_range(t + at + now, next);
         rd_move(t + at, (const char *)from + at, now);
     }
 }

@@ -172,14 +172,12 @@ static ronda_status local_step(const walk *w, const rd_step *s)
  * Its lines are with those who read them last, and are fetched while this rank waits anyway. */
 static void fetch_ahead(const walk *w, const rd_step *s)
 {
-    enum { MOST = 4 << 10 };
     const uint32_t next = (w->channel + 1) & (w->e->link->channels - 1);
     const rd_channel *c = &w->e->channels[next];
     const size_t at = s->from_at * w->width, bytes = s->count * w->width;
     if (next == w->channel || at + bytes > c->bytes || w->e->link->size > w->e->link->cpus)
         return;
-    for (size_t i = 0; i < bytes && i < MOST; i += 64)
-        rd_own((const char *)c->memory + at + i);
+    rd_own_range((const char *)c->memory + at, bytes < RD_FETCHED_BYTES ? bytes : RD_FETCHED_BYTES);
 }
 
 static bool is_last_loan(const walk *w, uint32_t i)

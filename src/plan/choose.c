@@ -133,9 +133,8 @@ static bool goes_back(const rd_plan *p, const rd_step *s)
 /* A copy for peers to read.  If it is short, its lines were fetched in time (see straight.c). */
 static double copy_ns(const rd_plan *p, uint64_t bytes, const rd_facts *facts)
 {
-    enum { SHORT = 4 << 10 };
-    const bool fetched =
-        p->straight_lends && facts->carry_ns <= 0 && bytes < SHORT && p->shape.size <= facts->cpus;
+    const bool fetched = p->straight_lends && facts->carry_ns <= 0 && bytes < RD_FETCHED_BYTES &&
+                         p->shape.size <= facts->cpus;
     return (fetched ? LOCAL_STEP_NS : facts->stage_ns) + (double)bytes * facts->stage_byte_ns;
 }
 

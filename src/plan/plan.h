@@ -40,7 +40,8 @@ enum {
     RD_INLINE_BYTES = 48,      /* every transport carries this much in a message itself */
     RD_STRAIGHT_SENDS = 8,     /* per peer, in a plan that may be walked straight */
     RD_STRAIGHT_BYTES = 16384, /* and of each of them, if what is sent are copies */
-    RD_SKEW = 2,               /* chunks that a round trails the round before it */
+    RD_FETCHED_BYTES = 4096, /* of a copy: its lines are fetched in time, if each rank has a core */
+    RD_SKEW = 2,             /* chunks that a round trails the round before it */
     RD_MAX_CHUNKS = 256,
     RD_MAX_STEPS = 65536 /* a plan of several chunks has at most about this many steps */
 };

@@ -319,9 +319,7 @@ static inline void publish(rd_port *p, rd_line *line, uint8_t kind, uint8_t len,
 static void fetch_ahead(const rd_port *p, uint64_t bytes)
 {
     const uint64_t ring = p->member->small_bytes, head = place_in(p->small_head, ring, bytes);
-    const char *at = (const char *)p->member->origin + p->small_at + (head & (ring - 1));
-    for (uint64_t i = 0; i < bytes; i += 64)
-        rd_own(at + i);
+    rd_own_range((const char *)p->member->origin + p->small_at + (head & (ring - 1)), bytes);
 }
 
 void rd_share_commit(rd_port *p, uint64_t bytes, uint64_t total, uint64_t mark)

@@ -209,8 +209,6 @@ void rd_shm_call_ranks(rd_link *link, const uint32_t *names, const char *host)
     ((shm_link *)link)->host = host;
 }
 
-/* --- memory that can be lent --- */
-
 /* --- closing --- */
 
 static void free_link(shm_link *s)
