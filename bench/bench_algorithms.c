@@ -100,7 +100,8 @@ static const rd_algorithm *chosen(uint32_t n, ronda_kind of, size_t bytes)
     if (of == RONDA_ALLTOALLV)
         shape.count = 0;
     bench_job_close(&job);
-    return rd_choose(&shape, &facts, NULL, NULL);
+    const rd_shape class = rd_class_of(&shape);
+    return rd_choose(&class, &facts, NULL, NULL);
 }
 
 static void show_size(uint32_t n, ronda_kind of, size_t bytes, double seconds)
@@ -166,7 +167,7 @@ int main(int argc, char **argv)
         die("-n is 1 to 64");
     printf("algorithms, %u ranks on %u cores, microseconds; * is what ronda chooses\n", n,
            rd_usable_cpus());
-    for (ronda_kind k = one ? one : 1; k < (one ? one + 1 : RD_KINDS); k++)
+    for (ronda_kind k = one ? one : RONDA_ALLREDUCE; k <= (one ? one : RONDA_BARRIER); k++)
         show_kind(n, k, max, seconds);
     return 0;
 }

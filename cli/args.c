@@ -3,12 +3,15 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/fd.h"
 #include "base/names.h"
 
 /* --- saying what is wrong --- */
@@ -142,7 +145,7 @@ void cli_kind_names(char *text, unsigned long capacity)
 {
     size_t length = 0;
     text[0] = 0;
-    for (ronda_kind k = 1; k <= RONDA_BARRIER; k++)
+    for (ronda_kind k = RONDA_ALLREDUCE; k <= RONDA_BARRIER; k++)
         if (strcmp(rd_kind_name(k), "?") != 0 && length < capacity)
             length += (size_t)snprintf(text + length, capacity - length, "%s%s", length ? ", " : "",
                                        rd_kind_name(k));
@@ -159,4 +162,24 @@ bool cli_kind(const cli_args *a, int32_t *out)
     cli_kind_names(names, sizeof names);
     cli_wrong(a->command, "there is no collective '%s'; there are %s", a->value, names);
     return false;
+}
+
+/* --- files --- */
+
+static FILE *stream_of(int fd, const char *mode)
+{
+    FILE *file = fd < 0 ? NULL : fdopen(fd, mode);
+    if (!file && fd >= 0)
+        close(fd);
+    return file;
+}
+
+FILE *cli_open_to_read(const char *path)
+{
+    return stream_of(rd_fd(open(path, O_RDONLY | O_CLOEXEC)), "r");
+}
+
+FILE *cli_open_to_write(const char *path)
+{
+    return stream_of(rd_fd(open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)), "w");
 }

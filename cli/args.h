@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* What the process ends with. */
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
@@ -40,6 +41,10 @@ bool cli_number(const cli_args *a, uint64_t least, uint64_t most, uint64_t *out)
 
 /* A number at the beginning of a text; what follows it goes to *end.  false: none, or too large. */
 bool cli_digits(const char *text, uint64_t *out, const char **end);
+
+/* A file to be read, or to be written anew; NULL: errno. */
+FILE *cli_open_to_read(const char *path);
+FILE *cli_open_to_write(const char *path);
 
 /* Names as messages list them: "allreduce, broadcast, ...". */
 void cli_kind_names(char *text, unsigned long capacity);

@@ -211,9 +211,10 @@ static bool open_buffers(run *r)
     for (int m = 0; m <= BENCH_ALLOCATED; m++)
         for (int i = 0; i < 2; i++) {
             if (m == 0 || r->request.memory & (uint32_t)m || m == BENCH_PRIVATE) {
-                if (m == BENCH_ALLOCATED)
-                    ronda_alloc(w->comm, bytes, &w->buffers[m][i]);
-                else
+                if (m == BENCH_ALLOCATED) {
+                    if (ronda_alloc(w->comm, bytes, &w->buffers[m][i]))
+                        w->buffers[m][i] = NULL;
+                } else
                     w->buffers[m][i] = rd_pages(bytes);
                 if (!w->buffers[m][i])
                     return cli_failed(ME, "rank %u: no memory for buffers of %zu bytes", r->rank,
@@ -257,7 +258,7 @@ static bool write_plot(run *r)
 
 static bool open_file(const char *path, FILE **out)
 {
-    *out = fopen(path, "w");
+    *out = cli_open_to_write(path);
     return *out || cli_failed(ME, "cannot write %s: %s", path, strerror(errno)) == CLI_OK;
 }
 

@@ -19,7 +19,7 @@
 #include "comm/comm.h"
 
 enum {
-    BENCH_KINDS = RD_KINDS - 1,
+    BENCH_KINDS = RD_KINDS,
     BENCH_TYPES = 12,
     BENCH_OPS = 8,
     BENCH_ALGORITHMS = 32,
@@ -77,7 +77,7 @@ typedef struct {
     double min_us, median_us, p99_us;
     double round_trip_us; /* median; 0: not measured */
     double copy_us;       /* each rank the larger of its buffers, all at once */
-    double limit_us;      /* copy, and half a round trip; 0: not known */
+    double limit_us;      /* copy, and half a round trip, or min_us if that is less; 0: not known */
     float *samples;       /* [count], if they were asked for */
 } bench_row;
 
@@ -136,6 +136,10 @@ typedef struct {
     double *us, *before, *alone, *late, *trips; /* [BENCH_MOST_SAMPLES] */
     double lead_ns;
 } bench_world;
+
+/* Least, median and 99th percentile of samples, which are sorted. */
+void bench_sum_up(double *us, uint32_t n, bench_row *row);
+double bench_limit_us(const bench_row *row, double half_trip_us); /* min_us and copy_us are known */
 
 /* Adds rows on rank 0.  false: it failed, and standard error says why. */
 bool bench_measure(bench_world *w, const bench_point *p, bench_rows *rows);

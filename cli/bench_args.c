@@ -51,9 +51,11 @@ const char cli_bench_help[] =
     "all as without.\n"
     "\n"
     "limit, measured in the same run: each rank copies as many bytes as it gives or gets, whichever is\n"
-    "more, all at once, and half a round trip of a cache line.  That is its buffer read or written once\n"
-    "and one message; that operands must be folded too is not counted.  Where ranks cannot throw a line,\n"
-    "as between hosts, the limit is not known, and one rank has none in place: \"-\", in JSON null.\n"
+    "more, all at once, and half a round trip of a cache line; the quickest of the copies before and after\n"
+    "the calls, and of the trips between them.  That is its buffer read or written once and one message;\n"
+    "that operands must be folded too is not counted.  A call that has its bytes in the caches may be\n"
+    "quicker than any copy: then the limit is min, so nothing is ever below it.  Where ranks cannot throw\n"
+    "a line, as between hosts, the limit is not known, and one rank has none in place: \"-\", in JSON null.\n"
     "\n"
     "algbw is size over time, busbw the same times what the busiest link must carry, as in nccl-tests:\n"
     "2(n-1)/n for allreduce, (n-1)/n for those with a block for each rank, even or ragged, 1 for the\n"
@@ -169,7 +171,7 @@ static bool read_kinds(const cli_args *a, bench_request *q)
     char name[24];
     q->kind_count = 0;
     if (strcmp(a->value, "all") == 0) {
-        for (ronda_kind k = 1; k < RD_KINDS; k++)
+        for (ronda_kind k = RONDA_ALLREDUCE; k <= RONDA_BARRIER; k++)
             q->kinds[q->kind_count++] = k;
         return true;
     }

@@ -12,6 +12,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/mem.h"
 #include "base/proof.h"
 #include "bench.h"
@@ -33,7 +34,7 @@ static int open_page(ronda_comm *comm)
     enum { TOKEN_AT = PAGE - 8 };
     int64_t where[3] = {getpid(), -1, 0}, token = 0;
     const bool first = ronda_rank(comm) == 0;
-    int fd = first ? memfd_create("ronda bench", MFD_CLOEXEC) : -1;
+    int fd = first ? rd_fd(memfd_create("ronda bench", MFD_CLOEXEC)) : -1;
     if (fd >= 0 && ftruncate(fd, PAGE) == 0 && rd_random(&where[2], 8) &&
         pwrite(fd, &where[2], 8, TOKEN_AT) == 8)
         where[1] = fd;
@@ -41,7 +42,7 @@ static int open_page(ronda_comm *comm)
         return fd;
     char path[64];
     snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)where[0], (long long)where[1]);
-    fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    fd = rd_fd(open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (fd >= 0 && (pread(fd, &token, 8, TOKEN_AT) != 8 || token != where[2])) {
         close(fd);
         fd = -1;

@@ -366,7 +366,8 @@ bool bench_plot(FILE *to, const bench_rows *rows, uint32_t size)
 {
     panel panels[RD_KINDS];
     uint32_t count = 0, width, height;
-    for (ronda_kind k = 1; k < RD_KINDS; k++) { /* those without rows have none */
+    for (ronda_kind k = RONDA_ALLREDUCE; k <= RONDA_BARRIER;
+         k++) { /* those without rows have none */
         panels[count] = (panel){.to = to, .rows = rows, .kind = k};
         count += find_lines(&panels[count]);
     }

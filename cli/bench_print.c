@@ -79,7 +79,7 @@ static void table_head(FILE *to, const bench_request *q, uint32_t size, uint32_t
         "%" PRIu32 " rank%s on %" PRIu32 " core%s; microseconds of the slowest rank, data written "
         "anew before each call, results checked\n"
         "limit: a copy of what each rank gives or gets, whichever is more, by all at once, and half a "
-        "round trip of a cache line\n",
+        "round trip of a cache line, or the quickest call\n",
         size, size == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
     if (counted)
         fprintf(to, "...v: blocks are ragged: half as long again and half as long in turn, as many "

@@ -22,7 +22,7 @@ enum {
     MOST_TRIES = 20,
     MOST_RETRIES = 4,
     LEAST_SAMPLES = 5,
-    COPIES = 5,
+    COPIES = 3, /* before the calls, and after them */
     TRIP_EVERY = 20
 };
 enum { SLOW_BYTES = 256 << 10 };
@@ -107,8 +107,24 @@ static double median(double *v, uint32_t n)
     return n ? v[n / 2] : 0;
 }
 
+/* The least value that 99 in 100 of them do not exceed, so never less than the median. */
+void bench_sum_up(double *us, uint32_t n, bench_row *row)
+{
+    row->count = n;
+    row->median_us = median(us, n);
+    row->min_us = n ? us[0] : 0;
+    row->p99_us = n ? us[((uint64_t)n * 99 + 99) / 100 - 1] : 0;
+}
+
+/* A copy that is slow for a moment is no limit, and where a call was quicker than all copies, as one that has its
+ * bytes in the caches can be, its time is what the machine can do. */
+double bench_limit_us(const bench_row *row, double half_trip_us)
+{
+    return fmin(row->copy_us + half_trip_us, row->min_us);
+}
+
 /* All ranks at once, each from memory of its own to memory of its own: the larger of what it gives and what
- * it gets, so as much as the busiest rank must read or write at the least. */
+ * it gets.  The quickest that the slowest rank was, of those before and after the calls. */
 static bool measure_copy(bench_world *w, const bench_point *p, const bench_job *j, double *out)
 {
     const size_t bytes = (j->gives > j->gets ? j->gives : j->gets) * ronda_type_size(p->type);
@@ -123,7 +139,8 @@ static bool measure_copy(bench_world *w, const bench_point *p, const bench_job *
     }
     if (ronda_allreduce(w->comm, v, v, COPIES, RONDA_F64, RONDA_MAX))
         return say_failure(w, p, ronda_last_error(w->comm));
-    *out = p->bytes ? median(v, COPIES) : 0;
+    for (int k = 0; k < COPIES; k++)
+        *out = p->bytes && (*out == 0 || v[k] < *out) ? v[k] : *out;
     return true;
 }
 
@@ -215,12 +232,11 @@ static int sample_well(bench_world *w, const bench_point *p, const bench_data *d
 
 static const char *algorithm_that_ran(const bench_world *w, const bench_point *p)
 {
-    const rd_prepared_set *set = &w->comm->prepared;
     const bool counted = rd_kind(p->kind)->counted; /* those are looked for by kind and type */
-    for (uint32_t i = 0; i < set->count; i++)
-        if (set->at[i].call.kind == p->kind && set->at[i].call.type == p->type &&
-            (set->at[i].call.count == p->count || counted || p->kind == RONDA_BARRIER))
-            return rd_algorithms[set->at[i].algorithm].name;
+    for (const rd_prepared *of = w->comm->prepared.newest; of; of = of->older)
+        if (of->call.kind == p->kind && of->call.type == p->type &&
+            (of->call.count == p->count || counted || p->kind == RONDA_BARRIER))
+            return rd_algorithms[of->algorithm].name;
     return "?";
 }
 
@@ -258,18 +274,15 @@ static bool add_distance(bench_world *w, const bench_point *p, int distance, int
     bench_row row = {.point = *p,
                      .algorithm = algorithm_that_ran(w, p),
                      .distance = distance,
-                     .count = n,
                      .copy_us = copy_us};
     if (n && w->request->samples && (row.samples = malloc(n * sizeof *row.samples)))
         for (uint32_t i = 0; i < n; i++)
             row.samples[i] = (float)v[i];
-    row.median_us = median(v, n);
-    row.min_us = n ? v[0] : 0;
-    row.p99_us = n ? v[(uint32_t)(0.99 * (n - 1))] : 0;
+    bench_sum_up(v, n, &row);
     row.round_trip_us = median(trips, n);
     /* Alone no message is awaited, and in place there is nothing to do, so nothing to set beside it */
     if (n && (w->line || (ronda_size(w->comm) == 1 && !p->in_place)))
-        row.limit_us = copy_us + trips[0] / 2;
+        row.limit_us = bench_limit_us(&row, trips[0] / 2);
     free(v);
     return n == 0 || add_row(rows, &row) || say_failure(w, p, "no memory");
 }
@@ -281,16 +294,18 @@ bool bench_measure(bench_world *w, const bench_point *p, bench_rows *rows)
     bench_data *d = bench_data_open(p, rank, ronda_size(w->comm));
     if (!d)
         return say_failure(w, p, "no memory");
-    const rd_algorithm *told = w->comm->forced[p->kind]; /* by RONDA_ALGO */
+    const rd_algorithm *told = w->comm->forced[rd_kind_row(p->kind)]; /* by RONDA_ALGO */
     w->lead_ns = FIRST_LEAD_NS;
     if (p->algorithm)
-        w->comm->forced[p->kind] = p->algorithm;
+        w->comm->forced[rd_kind_row(p->kind)] = p->algorithm;
     rd_prepared_free(&w->comm->prepared);
     int taken = -1;
     if (warm_up(w, p, d) && measure_copy(w, p, bench_data_job(d), &copy_us))
         taken = sample_well(w, p, d);
+    if (taken >= 0 && !measure_copy(w, p, bench_data_job(d), &copy_us))
+        taken = -1;
     bench_data_close(d);
-    w->comm->forced[p->kind] = told;
+    w->comm->forced[rd_kind_row(p->kind)] = told;
     if (taken < 0)
         return false;
     bool ok = true;

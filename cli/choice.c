@@ -7,6 +7,20 @@
 #include "base/names.h"
 #include "plan.h"
 
+/* Communicators choose for a class of sizes, and what is cheapest for this one may be another. */
+static bool put_first(cli_choice *c, const rd_algorithm *chosen, uint64_t class_count)
+{
+    uint32_t at = 0;
+    while (at + 1 < c->count && c->prices[at].algorithm != chosen)
+        at++;
+    const rd_price price = c->prices[at];
+    c->class_count = at ? class_count : 0;
+    for (; at > 0; at--)
+        c->prices[at] = c->prices[at - 1];
+    c->prices[0] = price;
+    return true;
+}
+
 bool cli_choose(const cli_plan_request *q, cli_choice *out)
 {
     const uint32_t cpus = rd_usable_cpus();
@@ -18,7 +32,10 @@ bool cli_choose(const cli_plan_request *q, cli_choice *out)
         out->facts.segment_bytes = q->segment_bytes ? q->segment_bytes : UINT64_MAX;
         out->facts.part_bytes = 0;
     }
-    return rd_choose(&q->shape, &out->facts, out->prices, &out->count) != NULL;
+    const rd_shape class = rd_class_of(&q->shape);
+    const rd_algorithm *chosen = rd_choose(&class, &out->facts, NULL, NULL);
+    return chosen && rd_choose(&q->shape, &out->facts, out->prices, &out->count) &&
+           put_first(out, chosen, class.count);
 }
 
 static void time_text(double ns, char text[16])
@@ -117,6 +134,12 @@ static void print_why(const cli_choice *c, const rd_shape *s)
     }
     if (c->count == 1) {
         printf("  There is no other than %s.\n", name);
+        return;
+    }
+    if (c->class_count) {
+        printf("  %s is cheapest for %" PRIu64
+               " elements, by which its class of sizes is priced.\n",
+               name, c->class_count);
         return;
     }
     compare(first, second, &better, &worse);

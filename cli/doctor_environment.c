@@ -24,6 +24,7 @@ static const struct {
     {"RONDA_TRANSPORT", NULL},
     {"RONDA_IFACE", NULL},
     {"RONDA_INSECURE", NULL},
+    {"RONDA_CHECKSUM", NULL},
     {"RONDA_DEBUG", NULL},
     {"RONDA_AGENT", NULL},
     {"RONDA_TELL", NULL},
@@ -133,6 +134,18 @@ static bool look_at_transport(doctor_list *list)
     return false;
 }
 
+static bool look_at_checksum(doctor_list *list)
+{
+    static const char *const names[] = {"", "0", "1", "auto", NULL};
+    const char *text = getenv("RONDA_CHECKSUM");
+    if (!text || is_one_of(text, names))
+        return true;
+    doctor_say(list, DOCTOR_PROBLEM, "variables", "RONDA_CHECKSUM=%.100s is not 0, 1 or auto",
+               text);
+    doctor_advise(list, "write 1 (always), 0 (never) or auto (between hosts)");
+    return false;
+}
+
 /* --- who this is --- */
 
 static bool sockets_alone(void)
@@ -157,8 +170,7 @@ static void say_launcher(doctor_list *list)
     }
     if (!launch.launcher)
         return;
-    if (rd_environment_number("RONDA_SIZE", RD_MOST_PROCESSES + 1, &size, &found, &error) ||
-        found) {
+    if (rd_environment_number("RONDA_SIZE", RD_MOST_RANKS + 1, &size, &found, &error) || found) {
         doctor_say(list, DOCTOR_NOTE, "launcher",
                    "%s says rank %u of %u, but RONDA_SIZE is set and comes first", launch.launcher,
                    launch.rank, launch.size);
@@ -206,6 +218,7 @@ bool doctor_environment(doctor_list *list, uint32_t *rank, uint32_t *size)
     for (int i = 0; i < SETTINGS; i++)
         good = look_at_setting(list, i) && good;
     good = look_at_transport(list) && good;
+    good = look_at_checksum(list) && good;
     *rank = 0;
     *size = 1;
     if (address && *address)

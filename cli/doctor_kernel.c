@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/proof.h"
 #include "doctor.h"
 
@@ -17,7 +18,7 @@
 
 static int try_pidfd(void)
 {
-    const int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    const int fd = rd_fd_process(getpid());
     if (fd < 0)
         return errno;
     close(fd);
@@ -31,7 +32,7 @@ static int try_membarrier(void)
 
 static int try_epoll(void)
 {
-    const int epoll = epoll_create1(EPOLL_CLOEXEC);
+    const int epoll = rd_fd(epoll_create1(EPOLL_CLOEXEC));
     const struct timespec limit = {0};
     struct epoll_event event;
     if (epoll < 0)
@@ -43,7 +44,7 @@ static int try_epoll(void)
 
 static int try_eventfd(void)
 {
-    const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    const int fd = rd_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (fd < 0)
         return errno;
     close(fd);
@@ -72,7 +73,7 @@ static int pass(const int ends[2])
         return errno;
     memset(&control, 0, sizeof control);
     message.msg_controllen = sizeof control.bytes;
-    if (recvmsg(ends[1], &message, MSG_CMSG_CLOEXEC) != 1)
+    if (rd_fd_receive(ends[1], &message, 0) != 1)
         return errno;
     head = CMSG_FIRSTHDR(&message);
     if (!head || head->cmsg_type != SCM_RIGHTS)
@@ -86,7 +87,7 @@ static int pass(const int ends[2])
 static int try_passing(void)
 {
     int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+    if (rd_fd_pair(ends, SOCK_STREAM))
         return errno;
     const int error = pass(ends);
     close(ends[0]);
@@ -100,9 +101,9 @@ static const struct {
     doctor_level without;
     const char *costs, *advice;
 } needs[] = {
-    {"pidfd_open", try_pidfd, DOCTOR_PROBLEM,
-     "ranks of one host cannot watch each other and will not start",
-     "use Linux 5.3 or newer, or a container whose seccomp profile allows pidfd_open"},
+    {"pidfd_open", try_pidfd, DOCTOR_NOTE,
+     "ranks of one host look every 50 ms whether the others live",
+     "use Linux 5.3 or newer, or a seccomp profile that allows pidfd_open; or leave it"},
     {"eventfd", try_eventfd, DOCTOR_PROBLEM,
      "ranks of one host cannot wake each other and will not start",
      "raise ulimit -n, or use a container whose seccomp profile allows eventfd2"},
@@ -138,8 +139,8 @@ void doctor_kernel(doctor_list *list)
     }
     doctor_say(
         list, DOCTOR_PROBLEM, "libcrypto",
-        "there is no libcrypto: ranks of several hosts cannot prove their key, and ranks of one "
-        "host are known by their user alone");
+        "there is no libcrypto: ranks that meet over sockets cannot prove their key or their user, and "
+        "ranks that share memory are known by their user alone");
     doctor_advise(list,
                   "install OpenSSL's library (on Debian: apt install libssl3) or put it where the "
                   "loader finds it (LD_LIBRARY_PATH)");

@@ -7,6 +7,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "args.h"
 #include "base/mem.h"
 #include "doctor.h"
 #include "transport/transport.h"
@@ -25,7 +26,7 @@ static uint64_t limit_of(int resource, bool hard)
 
 static bool read_line(const char *path, char *text, size_t capacity)
 {
-    FILE *file = fopen(path, "re");
+    FILE *file = cli_open_to_read(path);
     if (!file)
         return false;
     const bool read = fgets(text, (int)capacity, file) != NULL;
@@ -73,7 +74,7 @@ static room cgroup(void)
 {
     char line[1100];
     room least = {UINT64_MAX, UINT64_MAX};
-    FILE *file = fopen("/proc/self/cgroup", "re");
+    FILE *file = cli_open_to_read("/proc/self/cgroup");
     while (file && fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
         char *controllers = strchr(line, ':');
@@ -97,7 +98,7 @@ static uint64_t available(void)
 {
     char line[128];
     uint64_t kib = 0;
-    FILE *file = fopen("/proc/meminfo", "re");
+    FILE *file = cli_open_to_read("/proc/meminfo");
     while (file && fgets(line, sizeof line, file))
         if (sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1)
             break;

@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "args.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "comm/interfaces.h"
 #include "comm/reach.h"
 #include "doctor.h"
@@ -18,7 +20,7 @@ static uint32_t number_of(const char *interface, const char *what)
 {
     char path[128], text[32] = "";
     snprintf(path, sizeof path, "/sys/class/net/%s/%s", interface, what);
-    FILE *file = fopen(path, "re");
+    FILE *file = cli_open_to_read(path);
     if (!file)
         return 0;
     const bool read = fgets(text, sizeof text, file) != NULL;
@@ -138,7 +140,7 @@ static int try_port(const rd_ip *ip, uint16_t port)
 {
     struct sockaddr_storage name;
     const socklen_t length = rd_ip_sockaddr(ip, port, &name);
-    const int one = 1, fd = socket(name.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int one = 1, fd = rd_fd(socket(name.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (fd < 0)
         return errno;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);

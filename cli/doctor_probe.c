@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "doctor.h"
 #include "transport/ip.h"
 
@@ -29,14 +30,14 @@ int doctor_probe_open(doctor_facts *own)
     struct sockaddr_in any4 = {.sin_family = AF_INET};
     struct sockaddr_storage name;
     socklen_t length = sizeof name;
-    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = rd_fd(socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd >= 0 && (setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero) ||
                     bind(fd, (const struct sockaddr *)&any6, sizeof any6))) {
         close(fd);
         fd = -1;
     }
     if (fd < 0) {
-        fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        fd = rd_fd(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
         if (fd >= 0 && bind(fd, (const struct sockaddr *)&any4, sizeof any4)) {
             close(fd);
             return -1;
@@ -90,7 +91,7 @@ static void start(call *c, const rd_ip *ip, uint16_t port)
     struct sockaddr_storage name;
     const socklen_t length = rd_ip_sockaddr(ip, port, &name);
     c->error = ETIMEDOUT;
-    c->fd = socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    c->fd = rd_fd(socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (c->fd >= 0 &&
         (connect(c->fd, (const struct sockaddr *)&name, length) == 0 || errno == EINPROGRESS))
         return;
@@ -123,7 +124,7 @@ static void hear(round_of_calls *r, int listener, uint64_t until_ns)
         if (now >= until_ns || !open)
             return;
         poll(r->polled, r->count + 1, (int)((until_ns - now) / 1000000 + 1));
-        const int guest = r->polled[r->count].revents ? accept(listener, NULL, NULL) : -1;
+        const int guest = r->polled[r->count].revents ? rd_fd(accept(listener, NULL, NULL)) : -1;
         if (guest >= 0)
             close(guest);
         for (uint32_t i = 0; i < r->count; i++) {

@@ -30,7 +30,7 @@ static char *drawn(void (*draw)(FILE *to, const cli_picture *p), const cli_pictu
 
 static int write_file(const char *path, const char *text)
 {
-    FILE *to = fopen(path, "w");
+    FILE *to = cli_open_to_write(path);
     if (!to)
         return cli_failed(ME, "cannot write %s: %s", path, strerror(errno));
     errno = 0;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/mem.h"
 
 enum { FILE_MOST = 1 << 20, SHOWN = 60 };
@@ -245,7 +246,7 @@ bool hosts_load(const char *path, hosts_list *out, char why[HOSTS_WHY])
     ssize_t n = 0;
     bool done = false;
     char *text = rd_alloc(FILE_MOST);
-    const int fd = text ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    const int fd = text ? rd_fd(open(path, O_RDONLY | O_CLOEXEC)) : -1;
     while (fd >= 0 && length < FILE_MOST && (n = read(fd, text + length, FILE_MOST - length)) > 0)
         length += (size_t)n;
     if (fd < 0 || n < 0)

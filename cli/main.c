@@ -113,7 +113,8 @@ bool cli_flush(void)
 
 int main(int count, char **arguments)
 {
-    signal(SIGPIPE, SIG_IGN); /* a reader that left is an error like any other */
+    signal(SIGPIPE, SIG_IGN); /* a reader that left is an error like any other, */
+    signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
     const int status = run(count - 1, arguments + 1);
     if (!cli_flush())
         return cli_failed(NULL, "cannot write the output: %s", strerror(write_error));

@@ -29,6 +29,7 @@ int cli_draw(const cli_plan_request *request);
 /* choice.c: which algorithm is cheapest for a shape, the others' prices, and why. */
 typedef struct {
     rd_facts facts;
+    uint64_t class_count; /* elements by which it was chosen, if it is not the cheapest; else 0 */
     rd_price prices[RD_MOST_CANDIDATES]; /* cheapest first */
     uint32_t count;
 } cli_choice;

@@ -248,7 +248,7 @@ static int read_environment(cli_plan_request *q)
     rd_error error = {0};
     if (rd_settings_read(NULL, &settings, &error))
         return cli_wrong(ME, "%s", error.message);
-    q->forced = settings.forced[q->shape.kind];
+    q->forced = settings.forced[rd_kind_row(q->shape.kind)];
     return CLI_OK;
 }
 

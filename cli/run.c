@@ -8,7 +8,8 @@
  *     front --- guard --- keeper --- ranks
  *
  * The guard does nothing until the keeper has ended.  If that and the front were killed together, it is the guard
- * who ends what they have left. */
+ * who ends what they have left.  So any two of the three may be killed at once.  If all three are, the kernel ends
+ * the ranks, but nobody ends what those have started, nor removes the directory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -25,6 +26,7 @@
 #include <unistd.h>
 
 #include "args.h"
+#include "base/fd.h"
 #include "base/mem.h"
 #include "cli.h"
 #include "run.h"
@@ -48,14 +50,28 @@ static bool place_at(run_place *p, const char *parent, bool make)
     return true;
 }
 
-/* Below the user's own directory for such things, or else, or where its name is too long for a socket,
- * in /tmp. */
-static bool place_make(run_place *p, bool make)
+/* Below the user's own directory for such things, or where the user wants temporary ones, or in /tmp: the first
+ * whose name is short enough for a socket, and where one can be made.  CLI_OK, or the user was told of all. */
+static int place_make(run_place *p, bool make)
 {
-    const char *own = getenv("XDG_RUNTIME_DIR");
-    if (own && own[0] == '/' && place_at(p, own, make))
-        return true;
-    return place_at(p, "/tmp", make);
+    const char *const parents[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp"};
+    char why[1200] = "";
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof parents / sizeof *parents; i++) {
+        errno = ENAMETOOLONG;
+        if (!parents[i] || parents[i][0] != '/')
+            continue;
+        if (place_at(p, parents[i], make))
+            return CLI_OK;
+        at += (size_t)snprintf(why + at, sizeof why - at, "%s%.300s: %s", at ? "; " : "",
+                               parents[i], strerror(errno));
+    }
+    p->directory[0] = 0;
+    return cli_failed(
+        ME,
+        "cannot make a directory for the ranks to meet in (%s); set TMPDIR to one that can be"
+        " written to",
+        why);
 }
 
 static bool place_key(run_place *p)
@@ -118,8 +134,8 @@ static void print_program(const run_request *q, uint32_t rank, const char *addre
 static int print_job(const run_request *q)
 {
     run_place place = {0};
-    if (!place_make(&place, false))
-        return cli_failed(ME, "no place for the ranks to meet");
+    if (place_make(&place, false))
+        return CLI_FAILED;
     for (uint32_t r = 0; r < q->size; r++) {
         const int core = q->bind ? run_rank_core(q, r) : -1;
         printf("rank %" PRIu32, r);
@@ -174,7 +190,7 @@ int run_signals(void)
     sigaction(SIGCHLD, &child, NULL);
     if (sigprocmask(SIG_SETMASK, &set, NULL))
         return -1;
-    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return rd_fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
 /* Lets a blocked signal do to us what it does by default. */
@@ -358,9 +374,9 @@ static int start(const run_request *q, const run_place *place, int signals)
     int life[2], number[2], keys[2] = {STDIN_FILENO, -1};
     const pid_t self = getpid();
     front f = {.signals = signals, .hosts = q && q->hosts.count};
-    if (pipe2(life, O_CLOEXEC) || pipe2(number, O_CLOEXEC) || prctl(PR_SET_CHILD_SUBREAPER, 1))
+    if (rd_fd_pipe(life, 0) || rd_fd_pipe(number, 0) || prctl(PR_SET_CHILD_SUBREAPER, 1))
         return cli_failed(ME, "cannot start: %s", strerror(errno));
-    if (isatty(STDIN_FILENO) && pipe2(keys, O_CLOEXEC))
+    if (isatty(STDIN_FILENO) && rd_fd_pipe(keys, 0))
         return cli_failed(ME, "cannot start: %s", strerror(errno));
     fflush(stdout);
     f.guard = fork();
@@ -389,14 +405,14 @@ static int start(const run_request *q, const run_place *place, int signals)
     return front_end(&f, place, front_serve(&f));
 }
 
-/* A pipe of ours must not take the number of a standard stream that we were called without. */
+/* Standard streams that we were called without are nothing, for us and for whoever gets them from us. */
 static bool open_standard(void)
 {
-    int fd;
-    do
-        fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    return fd >= 0 && close(fd) == 0;
+    const int nothing = rd_fd(open("/dev/null", O_RDWR | O_CLOEXEC));
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO && nothing >= 0; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && dup2(nothing, fd) < 0)
+            return false;
+    return nothing >= 0 && close(nothing) == 0;
 }
 
 /* The other end of an agent: see run_far.c.  No one is to call this but run_agent.c. */
@@ -423,9 +439,8 @@ static int run_job(const run_request *q)
     const int signals = open_standard() ? run_signals() : -1;
     if (signals < 0 || !place_key(&place))
         return cli_failed(ME, "cannot start: %s", strerror(errno));
-    if (!q->hosts.count && !place_make(&place, true))
-        return cli_failed(ME, "cannot make a directory for the ranks to meet in: %s",
-                          strerror(errno));
+    if (!q->hosts.count && place_make(&place, true))
+        return CLI_FAILED;
     const int ended = start(q, &place, signals);
     run_place_remove(&place);
     return ended;

@@ -7,9 +7,9 @@
  *               |- rank 1
  *               `- ...
  *
- * Two processes, so that either may die at once and nothing is left behind: the keeper adopts what the
- * ranks orphan, sees that the front is gone, and ends everything; should the keeper be the one that
- * dies, the front adopts and ends what is left.
+ * Two processes, and a guard between them (run.c), so that any two of the three may die at once and nothing is
+ * left behind: the keeper adopts what the ranks orphan, sees that the front is gone, and ends everything; should
+ * the keeper be the one that dies, the guard or the front adopts and ends what is left.
  *
  * With a list of hosts the launcher has another keeper, and there is a remote side on each host:
  *
@@ -38,7 +38,13 @@
 #include "hosts.h"
 #include "transport/ip.h"
 
-enum { RUN_MOST_RANKS = 1024, RUN_NOT_EXECUTABLE = 126, RUN_NOT_FOUND = 127, RUN_TIMED_OUT = 124 };
+enum {
+    RUN_MOST_RANKS = 16384,
+    RUN_MOST_HERE = 1024,
+    RUN_NOT_EXECUTABLE = 126,
+    RUN_NOT_FOUND = 127,
+    RUN_TIMED_OUT = 124
+};
 enum { RUN_MOST_VARIABLES = 64, RUN_ADDRESS = 320 };
 
 typedef struct {
@@ -114,6 +120,11 @@ static inline bool run_blames(const run_verdict *one, const run_verdict *other)
     return one->blames == other->culprit + 1 && other->blames != one->culprit + 1;
 }
 
+/* The cause of a verdict, if that is a rank which exited with status 0 without closing its communicator, of those in
+ * left[], whose first is rank `first`; else the verdict itself.  left[r].why: RUN_RANK, it has. */
+const run_verdict *run_find_cause(const run_verdict *v, const run_verdict left[], uint32_t first,
+                                  uint32_t count);
+
 /* One line if it did not go well; what to exit with.  host: where it was, NULL: here.  words: the last
  * line of the culprit. */
 int run_say(const run_request *q, const run_verdict *v, const char *host, const char *words);
@@ -125,7 +136,7 @@ int run_tell_open(char name[RUN_TELL_NAME]); /* -1: it goes without, and there i
 typedef struct {
     bool sound; /* false: it is nobody's of ours */
     pid_t pid;
-    uint32_t rank, failed; /* as the job counts; RD_TOLD_NOBODY */
+    uint32_t rank, failed; /* as the job counts; RD_TOLD_NOBODY, RD_TOLD_UNCLOSED */
 } run_told;
 bool run_tell_hear(int fd, run_told *out); /* the next one; false: none for now */
 
@@ -200,6 +211,12 @@ void run_kin_wait(uint64_t limit_ns);
 
 /* Kills and reaps them all, and those that they leave.  false: some cannot be killed. */
 bool run_kin_kill(void);
+
+/* --- run_catch.c: signals that end whoever does not catch them --- */
+
+bool run_catch_only(int signal); /* is it one of them? */
+/* Sends it to whoever below this process catches it, or reads it from a signalfd. */
+void run_catch_tell(int signal);
 
 /* --- run_job.c: the keeper --- */
 

@@ -1,5 +1,6 @@
 /* run_args.c: the arguments of `ronda run`. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ const char cli_run_help[] =
     "  ronda run --hosts FILE | --host NAME:SLOTS,... [-n RANKS] [--addr HOST:PORT] [--agent COMMAND]\n"
     "            [--remote-ronda PATH] [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
     "\n"
-    "  -n, --size RANKS       how many copies to start, 1..1024; with hosts, as many as they have slots\n"
+    "  -n, --size RANKS       how many copies to start, 1..1024; with hosts 1..16384, or as many as they have slots\n"
     "                         if none is given\n"
     "  -l, --label            begin each line of output with the rank that wrote it: \"[2] \"\n"
     "  -b, --bind             keep rank r on the r-th usable core, if there are enough of them\n"
@@ -50,12 +51,14 @@ const char cli_run_help[] =
     "\n"
     "When a rank fails the others are told to end, and a line on standard error says which was first, how\n"
     "it ended, and the last that it wrote to standard error.  Ctrl-C is passed on to the ranks; a second\n"
-    "one kills them.  Nothing of a job outlives it, processes that ranks have started included; a host that\n"
-    "has lost the launcher, or has not heard of it for a minute, ends all that it runs.\n"
+    "one kills them.  SIGUSR1 has them say what they do.  Nothing of a job outlives it, processes that ranks\n"
+    "have started included (unless all three processes of ronda run on a host are killed at once); a host\n"
+    "that has lost the launcher, or has not heard of it for a minute, ends all that it runs.\n"
     "\n"
     "Ends with the status of the rank that failed first (128 + the signal's number if it was killed), 0 if\n"
     "none did; 127 if the program was not found, 126 if it cannot be executed, 124 after a timeout, 1 if a\n"
-    "host was not reached or was lost, 128 + the signal's number if it was a signal to ronda run that ended\n"
+    "host was not reached or was lost, or a rank that others needed exited with status 0 without closing its\n"
+    "communicator, 128 + the signal's number if it was a signal to ronda run that ended\n"
     "the job.\n";
 
 static const char ME[] = "run";
@@ -197,6 +200,9 @@ int run_read(int count, char **arguments, run_request *out)
     const bool hosts = q.hosts_file || q.host_names;
     if (!q.size && !hosts)
         return cli_wrong(ME, "how many ranks?  Say -n 4, for example");
+    if (!hosts && q.size > RUN_MOST_HERE)
+        return cli_wrong(ME, "-n: %" PRIu32 " is not within 1..%d on one host", q.size,
+                         RUN_MOST_HERE);
     if (q.hosts_file && q.host_names)
         return cli_wrong(ME, "either --hosts or --host, not both");
     if (!hosts && (q.address || q.agent || q.far_ronda))

@@ -17,6 +17,7 @@
 
 #include "args.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/mem.h"
 #include "run.h"
 #include "run_link.h"
@@ -193,14 +194,14 @@ static uint16_t find_port(int *reserved)
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT};
     struct sockaddr_in four = {.sin_family = AF_INET};
     socklen_t length = sizeof six;
-    *reserved = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    *reserved = rd_fd(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (*reserved >= 0 && bind(*reserved, (struct sockaddr *)&six, sizeof six) == 0 &&
         getsockname(*reserved, (struct sockaddr *)&six, &length) == 0)
         return ntohs(six.sin6_port);
     if (*reserved >= 0)
         close(*reserved);
     length = sizeof four;
-    *reserved = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    *reserved = rd_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (*reserved >= 0 && bind(*reserved, (struct sockaddr *)&four, sizeof four) == 0 &&
         getsockname(*reserved, (struct sockaddr *)&four, &length) == 0)
         return ntohs(four.sin_port);
@@ -214,7 +215,7 @@ static int open_input(run_far *f)
     f->input = -1;
     if (f->first)
         return STDIN_FILENO; /* which is /dev/null by now */
-    if (pipe2(ends, O_CLOEXEC))
+    if (rd_fd_pipe(ends, 0))
         return -1;
     fcntl(ends[1], F_SETFL, O_NONBLOCK);
     f->input = ends[1];
@@ -224,9 +225,9 @@ static int open_input(run_far *f)
 /* The link gets numbers that no rank inherits, and that no message of ours can get into. */
 static bool open_link(run_far *f)
 {
-    const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-    const int in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-    const int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    const int nothing = rd_fd(open("/dev/null", O_RDWR | O_CLOEXEC));
+    const int in = rd_fd_again(STDIN_FILENO);
+    const int out = rd_fd_again(STDOUT_FILENO);
     if (nothing < 0 || in < 0 || out < 0 || dup2(nothing, STDIN_FILENO) < 0 ||
         dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
         return false;

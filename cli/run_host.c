@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/mem.h"
 
 static void close_all(const int fds[], int count)
@@ -25,9 +26,9 @@ bool run_host_start(run_host *h, const run_agent *a, const hosts_host *as, run_o
                     uint32_t place, const struct rlimit *files)
 {
     int in[2], out[2];
-    if (pipe2(in, O_CLOEXEC))
+    if (rd_fd_pipe(in, 0))
         return false;
-    if (pipe2(out, O_CLOEXEC)) {
+    if (rd_fd_pipe(out, 0)) {
         close_all(in, 2);
         return false;
     }
@@ -139,4 +140,12 @@ char **run_host_names(const run_host hosts[], uint32_t count, uint32_t size)
             snprintf(names[r], WIDE, "%" PRIu32 " %s", r, h->name);
     }
     return names;
+}
+
+const run_host *run_host_of(const run_host *hosts, uint32_t count, uint32_t rank)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (run_host_has(&hosts[i], rank))
+            return &hosts[i];
+    return NULL;
 }

@@ -46,4 +46,11 @@ char **run_host_names(const run_host hosts[], uint32_t count, uint32_t size);
 /* Ends the link, and with it all that is on the host; its agent is killed after so long. */
 void run_host_leave(run_host *h, uint64_t patience_ns);
 
+static inline bool run_host_has(const run_host *h, uint64_t rank)
+{
+    return rank >= h->first && rank < h->first + h->count;
+}
+/* Of so many the one that has this rank, or NULL */
+const run_host *run_host_of(const run_host *hosts, uint32_t count, uint32_t rank);
+
 #endif

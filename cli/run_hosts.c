@@ -56,6 +56,7 @@ typedef struct {
     uint64_t call_ns; /* for hosts to answer: what ranks have for their start */
     run_verdict verdict;
     const run_host *where;     /* of the verdict; NULL: here */
+    run_verdict *left;         /* [size]: as run_find_cause() wants it */
     uint64_t why_ns, fault_ns; /* fault_ns: of a rank's, when that was */
 } hub;
 
@@ -170,24 +171,20 @@ static void host_verdict(hub *u, const run_host *h, const run_frame *f)
                            .blames = (uint32_t)f->numbers[6]};
     if (why < RUN_RANK || why > RUN_BY_SIGNAL)
         return;
-    if (decide(u, v, h, why == RUN_RANK ? RUN_HEAR : RUN_END, 0))
+    if (why == RUN_RANK && !v.detail && v.culprit < u->request->size)
+        u->left[v.culprit] = v;
+    else if (decide(u, v, h, why == RUN_RANK ? RUN_HEAR : RUN_END, 0))
         u->fault_ns = fault_ns;
     else if (why == RUN_RANK)
         consider(u, &v, h, fault_ns, f->numbers[7]);
 }
 
-static void host_done(hub *u, run_host *h)
+static void end_output(hub *u, uint32_t first, uint32_t count)
 {
-    for (uint32_t r = h->first; r < h->first + h->count; r++) {
+    for (uint32_t r = first; r < first + count; r++) {
         run_output_end(u->output, r, RUN_OUT);
         run_output_end(u->output, r, RUN_ERR);
     }
-    h->done = true;
-}
-
-static bool has_rank(const run_host *h, uint64_t rank)
-{
-    return rank >= h->first && rank < h->first + h->count;
 }
 
 static void hear(hub *u, run_host *h, const run_frame *f)
@@ -195,10 +192,10 @@ static void hear(hub *u, run_host *h, const run_frame *f)
     const uint64_t *n = f->numbers;
     if (f->kind == RUN_READY) {
         host_ready(u, h, f);
-    } else if (f->kind == RUN_SAID && has_rank(h, n[0]) && n[1] <= RUN_ERR) {
+    } else if (f->kind == RUN_SAID && run_host_has(h, n[0]) && n[1] <= RUN_ERR) {
         run_output_feed(u->output, (uint32_t)n[0], (int)n[1], f->bytes, f->length);
         h->owed[n[1]] += f->length;
-    } else if (f->kind == RUN_ENDED && has_rank(h, n[0])) {
+    } else if (f->kind == RUN_ENDED && run_host_has(h, n[0])) {
         u->running -= u->running > 0;
     } else if (f->kind == RUN_VERDICT) {
         host_verdict(u, h, f);
@@ -207,7 +204,8 @@ static void hear(hub *u, run_host *h, const run_frame *f)
     } else if (f->kind == RUN_PING) {
         run_host_clock(h, f);
     } else if (f->kind == RUN_DONE) {
-        host_done(u, h);
+        end_output(u, h->first, h->count);
+        h->done = true;
     }
 }
 
@@ -481,10 +479,7 @@ static void finish_output(hub *u)
     const run_cause why = u->verdict.why;
     const bool forced = why == RUN_BY_SIGNAL || why == RUN_TIMEOUT || why == RUN_FRONT;
     const uint64_t limit_ns = forced ? rd_now_ns() + u->request->grace_ns + 1 : 0;
-    for (uint32_t r = 0; r < u->request->size; r++) {
-        run_output_end(u->output, r, RUN_OUT);
-        run_output_end(u->output, r, RUN_ERR);
-    }
+    end_output(u, 0, u->request->size);
     while (!run_output_done(u->output) && last_turn(u, limit_ns)) {
     }
     const int error = run_output_error(u->output);
@@ -521,10 +516,11 @@ static bool prepare(hub *u)
     const size_t ranks = q->size + u->host_count;
     u->environment = run_variables(q, u->place);
     u->directory = getcwd(NULL, 0);
+    u->left = rd_alloc(q->size * sizeof *u->left);
     u->polls =
         rd_alloc((OTHER_POLLS + OUTPUT_POLLS + 2 * u->host_count + 2 * ranks) * sizeof *u->polls);
     u->output = run_output_open((uint32_t)ranks, q->label ? u->names : NULL, NULL);
-    if (!u->environment || !u->directory || !u->polls || !u->output)
+    if (!u->environment || !u->directory || !u->left || !u->polls || !u->output)
         return false;
     u->signals = run_signals();
     return u->signals >= 0 && run_raise_files(3 * (rlim_t)u->host_count + 64, &u->files);
@@ -560,7 +556,9 @@ static void run(hub *u)
 
 static int say(const hub *u)
 {
-    const run_verdict *v = &u->verdict;
+    const run_verdict *v = run_find_cause(&u->verdict, u->left, 0, u->request->size);
+    const run_host *where =
+        v == &u->verdict ? u->where : run_host_of(u->hosts, u->host_count, v->culprit);
     const char *words = "";
     if (v->why == RUN_RANK)
         words = run_output_words(u->output, v->culprit);
@@ -568,8 +566,8 @@ static int say(const hub *u)
     if (agent)
         words = run_output_words(u->output, u->request->size + v->culprit);
     if (agent && !*words)
-        words = u->where->words;
-    return run_say(u->request, v, u->where ? u->where->name : NULL, words);
+        words = where->words;
+    return run_say(u->request, v, where ? where->name : NULL, words);
 }
 
 int run_hosts_keep(const run_request *q, const run_place *place, int keys, int life)
@@ -594,6 +592,7 @@ int run_hosts_keep(const run_request *q, const run_place *place, int keys, int l
     free(u.directory);
     rd_free(u.environment);
     rd_free(u.names);
+    rd_free(u.left);
     rd_free(u.hosts);
     rd_free(u.polls);
     return status;

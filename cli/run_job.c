@@ -25,7 +25,9 @@
 
 #include "args.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/mem.h"
+#include "base/tell.h"
 #include "run.h"
 #include "run_link.h"
 
@@ -40,6 +42,7 @@ typedef struct {
     uint64_t start_ns;
     int error;          /* why its program cannot be executed; 0: it can */
     uint32_t blames;    /* as in a verdict */
+    bool unclosed;      /* it has said that it exits without closing its communicator */
     run_verdict failed; /* RUN_RANK: it has */
 } rank;
 
@@ -51,6 +54,7 @@ typedef struct {
     run_far *far; /* NULL: there is no launcher elsewhere */
     char **names; /* of labels */
     rank *ranks;
+    run_verdict *left; /* [count]: of ranks that exited with 0 and were unclosed, RUN_RANK */
     struct pollfd *polls;
     int signals, life, complaints, told;
     uint32_t started, running;
@@ -175,7 +179,10 @@ static void hear_told(job *j)
     run_told t;
     for (uint32_t n = 0; n < 2 * q->count + 16 && run_tell_hear(j->told, &t); n++) {
         const uint32_t r = t.rank - q->first;
-        if (t.sound && r < q->count && is_from(t.pid, &j->ranks[r]))
+        if (!t.sound || r >= q->count || !is_from(t.pid, &j->ranks[r]))
+            continue;
+        j->ranks[r].unclosed = t.failed == RD_TOLD_UNCLOSED;
+        if (!j->ranks[r].unclosed)
             j->ranks[r].blames = t.failed < q->size ? t.failed + 1 : 0;
     }
 }
@@ -229,6 +236,11 @@ static void rank_ended(job *j, uint32_t r, int status)
                            .blames = j->ranks[r].blames};
     if (status && !error)
         j->ranks[r].failed = v;
+    if (!status && j->ranks[r].unclosed) {
+        j->left[r] = v;
+        if (j->far)
+            run_far_verdict(j->far, &v, true);
+    }
     if (status && !fail(j, v) && !error)
         reconsider(j, &v);
     if (j->far)
@@ -307,6 +319,8 @@ static void hear_signal(job *j, int signal)
         continue_job(j);
     else if (run_ends_job(signal))
         end_by_signal(j, signal);
+    else if (run_catch_only(signal))
+        run_catch_tell(signal);
     else
         tell(j, signal);
 }
@@ -516,11 +530,12 @@ static bool prepare(job *j, int keys)
     int complaints[2];
     /* Two pipes per rank; what we raise for ourselves the ranks do not get. */
     if (!run_raise_files(2 * (rlim_t)count + 64, &j->setting.files) ||
-        pipe2(complaints, O_CLOEXEC | O_NONBLOCK))
+        rd_fd_pipe(complaints, O_NONBLOCK))
         return false;
-    const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    const int nothing = rd_fd(open("/dev/null", O_RDWR | O_CLOEXEC));
     j->signals = run_signals();
     j->ranks = rd_alloc(count * sizeof *j->ranks);
+    j->left = rd_alloc(count * sizeof *j->left);
     j->polls = rd_alloc(polls * sizeof *j->polls);
     j->names = make_names(count);
     j->output = run_output_open(count, j->request->label ? j->names : NULL, j->far);
@@ -534,7 +549,7 @@ static bool prepare(job *j, int keys)
     if (nothing < 0 || j->signals < 0)
         return false;
     errno = ENOMEM;
-    return j->ranks && j->polls && j->names && j->output;
+    return j->ranks && j->left && j->polls && j->names && j->output;
 }
 
 static void run(job *j)
@@ -564,10 +579,10 @@ int run_job_keep(const run_request *q, const run_place *place, int keys, int lif
         if (q->bind && run_rank_core(q, 0) < 0)
             cli_failed(ME, "fewer usable cores than ranks: --bind does nothing");
         run(&j);
-        const uint32_t r = j.verdict.culprit - q->first;
-        status = far ? (j.verdict.why == RUN_FRONT ? CLI_FAILED : CLI_OK)
-                     : run_say(q, &j.verdict, NULL,
-                               j.verdict.why == RUN_RANK ? run_output_words(j.output, r) : "");
+        const run_verdict *v = run_find_cause(&j.verdict, j.left, q->first, q->count);
+        const uint32_t r = v->culprit - q->first;
+        status = far ? (v->why == RUN_FRONT ? CLI_FAILED : CLI_OK)
+                     : run_say(q, v, NULL, v->why == RUN_RANK ? run_output_words(j.output, r) : "");
     }
     run_place_remove(place);
     if (j.told >= 0)
@@ -575,6 +590,7 @@ int run_job_keep(const run_request *q, const run_place *place, int keys, int lif
     run_output_free(j.output);
     rd_free(j.names);
     rd_free(j.ranks);
+    rd_free(j.left);
     rd_free(j.polls);
     return status;
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "run.h"
 
 static const uint64_t LIMIT_NS =
@@ -26,7 +27,7 @@ static pid_t parent_of(const char *name)
 {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%.20s/stat", name);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = rd_fd(open(path, O_RDONLY | O_CLOEXEC));
     if (fd < 0)
         return 0;
     const ssize_t length = read(fd, text, sizeof text - 1);
@@ -40,7 +41,7 @@ static pid_t parent_of(const char *name)
 void run_kin_each(void (*visit)(pid_t child, void *context), void *context)
 {
     const pid_t self = getpid();
-    DIR *all = opendir("/proc");
+    DIR *all = fdopendir(rd_fd(open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
     if (!all)
         return;
     for (const struct dirent *entry; (entry = readdir(all));)

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/mem.h"
 #include "run.h"
 
@@ -72,7 +73,7 @@ static void sink_open(sink *k, int fd, const struct stat *is)
     if (!S_ISFIFO(is->st_mode) && !S_ISCHR(is->st_mode))
         return;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    const int again = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    const int again = rd_fd(open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     if (again < 0)
         return;
     k->fd = again;
@@ -309,7 +310,7 @@ void run_output_free(run_output *o)
 int run_output_pipe(run_output *o, uint32_t rank, int which)
 {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC))
+    if (rd_fd_pipe(ends, 0))
         return -1;
     fcntl(ends[0], F_SETFL, O_NONBLOCK); /* our end alone: the rank's is an open file of its own */
     o->streams[2 * rank + (uint32_t)which].fd = ends[0];

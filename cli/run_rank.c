@@ -60,8 +60,17 @@ static void set_environment(const run_setting *s, uint32_t rank)
     set_number("RONDA_SIZE", s->request->size);
     setenv("RONDA_ADDR", s->place->address, 1);
     setenv(RD_TELL, s->tell, 1);
+    setenv("RONDA_DEBUG", "1", 0); /* a signal to us has all of them say what they do */
     const char *key = getenv("RONDA_KEY");
     setenv("RONDA_KEY", s->place->key, !key || !*key);
+}
+
+/* One that came while it was blocked for us is not for the program, which cannot have caught it yet. */
+static void discard(int number)
+{
+    struct sigaction was;
+    if (sigaction(number, NULL, &was) == 0 && signal(number, SIG_IGN) != SIG_ERR)
+        sigaction(number, &was, NULL);
 }
 
 void run_reset_signals(void)
@@ -69,9 +78,12 @@ void run_reset_signals(void)
     sigset_t none;
     sigemptyset(&none);
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     signal(SIGTTOU, SIG_DFL);
     signal(SIGTTIN, SIG_DFL);
     signal(SIGCHLD, SIG_DFL);
+    discard(SIGUSR1);
+    discard(SIGUSR2);
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 

@@ -31,9 +31,23 @@ static const char *how_ended(int status, char text[static HOW])
     return text;
 }
 
+const run_verdict *run_find_cause(const run_verdict *v, const run_verdict left[], uint32_t first,
+                                  uint32_t count)
+{
+    const uint32_t r = v->blames - 1 - first;
+    return v->why == RUN_RANK && v->blames && r < count && left[r].why == RUN_RANK ? &left[r] : v;
+}
+
 static int say_rank(const run_verdict *v, const char *host, const char *words)
 {
     char how[HOW];
+    if (!v->detail)
+        return cli_failed(ME,
+                          "rank %" PRIu32
+                          " (pid %d%s%s) failed first: it exited with status 0 after "
+                          "%.1f s, without closing its communicator%s%s",
+                          v->culprit, v->pid, host ? " on " : "", host ? host : "",
+                          (double)v->ns / 1e9, *words ? "; its last words: " : "", words);
     cli_failed(ME, "rank %" PRIu32 " (pid %d%s%s) failed first: %s after %.1f s%s%s", v->culprit,
                v->pid, host ? " on " : "", host ? host : "", how_ended(v->detail, how),
                (double)v->ns / 1e9, *words ? "; its last words: " : "", words);

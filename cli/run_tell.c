@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/tell.h"
 #include "run.h"
 
@@ -21,7 +22,7 @@ int run_tell_open(char name[RUN_TELL_NAME])
     *name = 0;
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
         return -1;
-    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int fd = rd_fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     snprintf(name, RUN_TELL_NAME, "ronda-%016" PRIx64 "%016" PRIx64, random[0], random[1]);
     memcpy(at.sun_path + 1, name, strlen(name));
     const socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
@@ -53,7 +54,7 @@ bool run_tell_hear(int fd, run_told *out)
                        .msg_iovlen = 1,
                        .msg_control = control.room,
                        .msg_controllen = sizeof control.room};
-    const ssize_t n = fd < 0 ? -1 : recvmsg(fd, &m, MSG_TRUNC | MSG_CMSG_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : rd_fd_receive(fd, &m, MSG_TRUNC);
     if (n < 0)
         return false;
     const struct ucred *sender = sender_of(&m);

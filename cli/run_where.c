@@ -9,6 +9,7 @@
 
 #include "args.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/mem.h"
 #include "base/tell.h"
 #include "comm/lookup.h"
@@ -79,7 +80,7 @@ static bool is_good(const rd_ip *ip)
     const socklen_t length = rd_ip_sockaddr(ip, 0, &name);
     if (rd_ip_is_loopback(ip) || rd_ip_is_link_local(ip))
         return false;
-    const int fd = socket(name.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int fd = rd_fd(socket(name.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const bool ours = fd >= 0 && bind(fd, (struct sockaddr *)&name, length) == 0;
     if (fd >= 0)
         close(fd);

@@ -9,6 +9,9 @@
  *     h LINE                   the line is cut          n, a, q     awaits somebody, aborts, quiesces
  *     d LINE                   the peer reads           j, k        joins a part with rank 1, and closes it
  *     c                        rank 1 has line 2, too
+ *     W LINE BYTES(2) ...      as w, but they begin with a head that gets the checksums of itself and the rest
+ *
+ * A list that begins with C is of ranks whose frames have checksums.
  *
  * Whatever comes: nothing is read that is not there, no descriptor or memory is left, what is kept has bounds, and
  * a failure can be told to people. */
@@ -19,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/crc32c.h"
 #include "base/mem.h"
 #include "fuzz.h"
 #include "transport/tcp_inside.h"
@@ -32,7 +36,7 @@ typedef struct {
     socklen_t name_length;
     int lines[LINES]; /* -1: cut */
     uint64_t zeros;
-    bool aborted;
+    bool aborted, checked;
 } scene;
 
 /* --- the lines --- */
@@ -93,7 +97,12 @@ static void dial(scene *s, uint32_t line, uint32_t rank)
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     fuzz_require(fd >= 0 && connect(fd, (const struct sockaddr *)&s->name, s->name_length) == 0,
                  "there is a line");
-    rd_greeting_pack(&(rd_greeting){.rank = rank, .to = 0, .size = SIZE, .job = JOB}, packed);
+    rd_greeting_pack(&(rd_greeting){.features = s->checked ? RD_FEATURE_CHECKSUM : 0,
+                                    .rank = rank,
+                                    .to = 0,
+                                    .size = SIZE,
+                                    .job = JOB},
+                     packed);
     s->lines[line] = fd;
     say(s, line, packed, sizeof packed);
     pump(s); /* the greeting, and the one before perhaps only let it in */
@@ -109,14 +118,14 @@ static void cut(scene *s, uint32_t line)
 /* --- rank 0 --- */
 
 /* A listener of this host's takes the place of tcp's, and nothing is left behind when it is closed. */
-static bool open_scene(scene *s, uint64_t timeout_ns)
+static bool open_scene(scene *s, uint64_t timeout_ns, bool checked)
 {
     rd_error err = {0};
     rd_tcp_parts parts = {.size = SIZE,
                           .job = JOB,
                           .timeout_ns = timeout_ns,
                           .places = rd_alloc(SIZE * sizeof(rd_place))};
-    *s = (scene){.name = {.sun_family = AF_UNIX}, .lines = {-1, -1, -1}};
+    *s = (scene){.name = {.sun_family = AF_UNIX}, .lines = {-1, -1, -1}, .checked = checked};
     s->name_length = sizeof s->name;
     parts.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (!parts.places || bind(parts.listener, (struct sockaddr *)&s->name, sizeof(sa_family_t)) ||
@@ -131,6 +140,7 @@ static bool open_scene(scene *s, uint64_t timeout_ns)
                                      .quota = 1,
                                      .port = 1, /* where nobody listens */
                                      .count = 1,
+                                     .checksum = checked ? RD_CHECKSUM_ON : RD_CHECKSUM_OFF,
                                      .at = {{.family = 4, .bytes = {127, 0, 0, 1}}}};
     return rd_tcp_open(&parts, &s->link, &err) == RONDA_OK;
 }
@@ -230,15 +240,30 @@ static uint8_t next(reader *r)
     return r->at < r->end ? *r->at++ : 0;
 }
 
+/* What a peer that is right would have said. */
+static void say_sealed(scene *s, uint32_t line, const uint8_t *bytes, size_t length)
+{
+    static uint8_t frame[UINT16_MAX];
+    const uint32_t rest = length < RD_HEAD ? 0 : (uint32_t)length - RD_HEAD;
+    if (length < RD_HEAD)
+        return;
+    memcpy(frame, bytes, length);
+    const uint32_t crc = rd_crc32c(0, frame + RD_HEAD, rest);
+    for (int i = 0; i < 4; i++)
+        frame[RD_HEAD - 8 + i] = (uint8_t)(crc >> 8 * i);
+    rd_head_seal(frame);
+    say(s, line, frame, length);
+}
+
 static void happen(scene *s, uint8_t what, reader *r)
 {
     rd_link *link = s->part ? s->part : s->link;
-    const uint32_t line = strchr("wzhd", what) ? next(r) % LINES : 0;
-    if (what == 'w') {
+    const uint32_t line = strchr("wWzhd", what) ? next(r) % LINES : 0;
+    if (what == 'w' || what == 'W') {
         size_t length = next(r);
         length |= (size_t)next(r) << 8;
         length = length < (size_t)(r->end - r->at) ? length : (size_t)(r->end - r->at);
-        say(s, line, r->at, length);
+        (what == 'w' ? say : say_sealed)(s, line, r->at, length);
         r->at += length;
     } else if (what == 'z') {
         say_zeros(s, line, (size_t)next(r) << 10);
@@ -257,11 +282,11 @@ static void happen(scene *s, uint8_t what, reader *r)
         const uint64_t size = next(r);
         send_some(link, peer, channel % (link->channels + 2), size < 60 ? size : size << 10);
     } else if (what == 'n') {
-        link->transport->await(link, 1);
+        link->transport->await(link, 1, true);
     } else if (what == 'a') {
         fail(s, link);
     } else if (what == 'q' && *link->alarm) {
-        link->transport->quiesce(link, rd_now_ns() + 1000000);
+        link->transport->quiesce(link, rd_now_ns() + 1000000, UINT64_MAX);
     } else if (what == 'j') {
         join(s);
     } else if (what == 'k') {
@@ -277,9 +302,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     reader r = {bytes, bytes + length};
     const int before = dup(2);
     close(before);
-    fuzz_require(
-        open_scene(&s, length % 16 ? 1 : 1000000), /* few have the patience to close well */
-        "there is a world");
+    fuzz_require(open_scene(&s, length % 16 ? 1 : 1000000, /* few have the patience to close well */
+                            length && bytes[0] == 'C'),
+                 "there is a world");
     dial(&s, 0, 1);
     dial(&s, 1, 2);
     fuzz_require(rd_tcp_link(s.link)->world->peers[1].out &&

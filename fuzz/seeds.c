@@ -127,16 +127,21 @@ static void connected(void)
 
 /* --- stream: what happens, by letters (fuzz_stream.c) --- */
 
-static void say(uint8_t line, const rd_head *h, const void *bytes, size_t count)
+static void say_as(char how, uint8_t line, const rd_head *h, const void *bytes, size_t count)
 {
     uint8_t packed[RD_HEAD];
     const size_t all = RD_HEAD + count;
-    const uint8_t start[] = {'w', line, (uint8_t)all, (uint8_t)(all >> 8)};
+    const uint8_t start[] = {(uint8_t)how, line, (uint8_t)all, (uint8_t)(all >> 8)};
     rd_head_pack(h, packed);
     add(start, sizeof start);
     add(packed, sizeof packed);
     if (count)
         add(bytes, count);
+}
+
+static void say(uint8_t line, const rd_head *h, const void *bytes, size_t count)
+{
+    say_as('w', line, h, bytes, count);
 }
 
 static void do_it(const char *letters, size_t count)
@@ -246,6 +251,33 @@ static void words(void)
     keep("stream", "cut-in-the-middle");
 }
 
+/* Ranks whose frames have checksums. */
+static void checksums(void)
+{
+    static const uint8_t data[3000] = {3, 1, 2};
+    rd_head h = message(3000, 5000);
+    do_it("C", 1);
+    say_as('W', 0, &h, data, h.bytes);
+    do_it("t\x20", 2);
+    h.bytes = 2000;
+    say_as('W', 0, &h, data, h.bytes);
+    do_it("t\xff", 2);
+    keep("stream", "checked");
+    do_it("C", 1);
+    say_as('W', 1, &(rd_head){.kind = RD_BYE}, NULL, 0);
+    h = message(8, 8);
+    h.body_crc = 5;
+    say_as('W', 0, &h, data, 8);
+    say(0, &h, data, 8);
+    do_it("t\xffs\0\1\1q", 7);
+    keep("stream", "checked-head-wrong");
+    do_it("C", 1);
+    h = message(3000, 3000);
+    say_as('W', 0, &h, data, 1000); /* its checksum is that of the first 1000 */
+    do_it("z\0\x02t\xffn", 6);
+    keep("stream", "checked-body-wrong");
+}
+
 int main(int count, char **arguments)
 {
     if (count != 2) {
@@ -258,5 +290,6 @@ int main(int count, char **arguments)
     messages();
     credits();
     words();
+    checksums();
     return 0;
 }

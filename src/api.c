@@ -87,6 +87,13 @@ static void tell_of_start(const rd_joining *j, const rd_error *err)
         rd_tell(j->rank, j->size, err->peer);
 }
 
+/* The process exits, and has not closed its world. */
+static void tell_of_exit(void *context)
+{
+    const ronda_comm *c = context;
+    rd_tell(c->rank, c->size, RD_TOLD_UNCLOSED);
+}
+
 static ronda_status open_process(const rd_joining *joining, const rd_settings *settings,
                                  ronda_comm **out, rd_error *err)
 {
@@ -100,9 +107,11 @@ static ronda_status open_process(const rd_joining *joining, const rd_settings *s
     status = rd_comm_open(link, settings, NULL, out, err);
     if (status)
         link->transport->close(link);
-    else
-        rd_tell(joining->rank, joining->size, RD_TOLD_NOBODY);
-    return status;
+    if (status)
+        return status;
+    rd_exit_add(&(*out)->exits, tell_of_exit, *out);
+    rd_tell(joining->rank, joining->size, RD_TOLD_NOBODY);
+    return RONDA_OK;
 }
 
 ronda_status ronda_init(const ronda_config *config, ronda_comm **out)
@@ -130,16 +139,25 @@ ronda_status ronda_close(ronda_comm *comm)
 {
     if (!comm)
         return RONDA_OK;
+    if (rd_comm_inherited(comm)) {
+        rd_comm_close_inherited(comm);
+        return RONDA_OK;
+    }
     if (comm->open_requests && !comm->failed && !rd_engine_must_leave(comm->engine, comm->sequence))
         return rd_comm_fail(comm, RONDA_EINVAL, "ronda_close: %u request%s not been waited for",
                             comm->open_requests, comm->open_requests == 1 ? " has" : "s have");
-    return rd_comm_close(comm);
+    rd_comm_lock(comm);
+    const ronda_status status = rd_comm_keeps_memory(comm);
+    rd_comm_unlock(comm);
+    return status ? status : rd_comm_close(comm);
 }
 
 ronda_status ronda_split(ronda_comm *comm, int color, int key, ronda_comm **out)
 {
     if (!comm)
         return rd_no_comm("ronda_split");
+    if (rd_comm_inherited(comm))
+        return rd_comm_refuse(comm, "ronda_split");
     if (!out)
         return rd_comm_fail(comm, RONDA_EINVAL, "ronda_split: out is NULL");
     return rd_comm_split(comm, color, key, out);
@@ -149,6 +167,8 @@ ronda_status ronda_abort(ronda_comm *comm, const char *reason)
 {
     if (!comm)
         return rd_no_comm("ronda_abort");
+    if (rd_comm_inherited(comm))
+        return rd_comm_refuse(comm, "ronda_abort");
     rd_error cause = {.rank = comm->rank};
     if (reason && *reason)
         rd_fail(&cause, RONDA_EABORTED, comm->rank, "rank %u aborted: %s", comm->rank, reason);
@@ -164,6 +184,8 @@ ronda_status ronda_dump(ronda_comm *comm, int fd)
     rd_error err = {0};
     if (!comm)
         return rd_no_comm("ronda_dump");
+    if (rd_comm_inherited(comm))
+        return rd_comm_refuse(comm, "ronda_dump");
     err.rank = comm->rank;
     rd_comm_lock(comm);
     const ronda_status status = rd_engine_dump(comm->engine, fd, &err);
@@ -177,9 +199,11 @@ ronda_status ronda_set_timeout(ronda_comm *comm, uint64_t timeout_ns)
 {
     if (!comm)
         return rd_no_comm("ronda_set_timeout");
+    if (rd_comm_inherited(comm))
+        return rd_comm_refuse(comm, "ronda_set_timeout");
     if (timeout_ns == 0)
         return rd_comm_fail(comm, RONDA_EINVAL, "a timeout of 0 would fail every call");
-    comm->timeout_ns = timeout_ns;
+    comm->timeout_ns = comm->link->timeout_ns = timeout_ns;
     return RONDA_OK;
 }
 
@@ -189,6 +213,8 @@ ronda_status ronda_alloc(ronda_comm *comm, size_t bytes, void **out)
 {
     if (!comm)
         return rd_no_comm("ronda_alloc");
+    if (rd_comm_inherited(comm))
+        return rd_comm_refuse(comm, "ronda_alloc");
     rd_comm_lock(comm);
     void *memory = out && bytes <= PTRDIFF_MAX ? rd_comm_alloc(comm, bytes) : NULL;
     rd_comm_unlock(comm);
@@ -205,12 +231,12 @@ ronda_status ronda_free(ronda_comm *comm, void *ptr)
 {
     if (!comm)
         return rd_no_comm("ronda_free");
+    if (rd_comm_inherited(comm))
+        return rd_comm_refuse(comm, "ronda_free");
     rd_comm_lock(comm);
-    const bool freed = !ptr || rd_comm_free(comm, ptr);
+    const ronda_status status = ptr ? rd_comm_free(comm, ptr) : RONDA_OK;
     rd_comm_unlock(comm);
-    if (freed)
-        return RONDA_OK;
-    return rd_comm_fail(comm, RONDA_EINVAL, "ronda_free: %p is not what ronda_alloc gave", ptr);
+    return status;
 }
 
 /* --- small facts --- */

@@ -16,12 +16,14 @@ static ronda_status post(ronda_comm *c, const rd_posting *what, ronda_message *i
     const size_t width = ronda_type_size(what->type);
     if (!c)
         return rd_no_comm(what->sends ? "send" : "recv");
+    if (rd_comm_inherited(c))
+        return rd_comm_refuse(c, what->sends ? "send" : "recv");
     if (rd_comm_over(c))
         return c->cause.status;
     if (!out)
         return wrong(c, what, "out is NULL");
     if (width == 0) {
-        snprintf(text, sizeof text, "%" PRId32 " is not a type", what->type);
+        rd_not_text(what->type, "a type", text, sizeof text);
         return wrong(c, what, text);
     }
     if (what->count > (uint64_t)PTRDIFF_MAX / width)

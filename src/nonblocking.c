@@ -6,7 +6,7 @@
 static ronda_status start(ronda_comm *comm, rd_call *call, const void *send, void *recv,
                           ronda_request **out)
 {
-    if (comm && !out)
+    if (comm && !out && !rd_comm_inherited(comm))
         return rd_invalid(comm, call->kind, "out is NULL");
     return rd_submit(comm, call, send, recv, out);
 }
@@ -139,7 +139,7 @@ static ronda_status read_call(ronda_comm *comm, const ronda_call *from, rd_call 
         return rd_invalid(comm, kind, text);
     }
     if (!rd_kind(kind)->name) {
-        snprintf(text, sizeof text, "%d is not a collective", (int)kind);
+        rd_not_text(kind, "a collective", text, sizeof text);
         return rd_invalid(comm, kind, text);
     }
     if (from->compressor || from->stream)
@@ -171,6 +171,8 @@ ronda_status ronda_post(ronda_comm *comm, const ronda_call *call, ronda_request 
     rd_call read;
     if (!comm)
         return rd_no_comm("ronda_post");
+    if (rd_comm_inherited(comm))
+        return rd_comm_refuse(comm, "ronda_post");
     const ronda_status status = read_call(comm, call, &read);
     return status ? status : start(comm, &read, call->send, call->recv, out);
 }
@@ -189,6 +191,8 @@ ronda_status ronda_test(ronda_request *request, bool *done)
     *done = true;
     if (!request)
         return RONDA_OK;
+    if (rd_comm_inherited(request->comm))
+        return rd_comm_refuse(request->comm, "ronda_test");
     if (!request->open)
         return over_already(request->comm, "ronda_test");
     *done = rd_comm_test(request);
@@ -199,6 +203,8 @@ ronda_status ronda_wait(ronda_request *request)
 {
     if (!request)
         return RONDA_OK;
+    if (rd_comm_inherited(request->comm))
+        return rd_comm_refuse(request->comm, "ronda_wait");
     return request->open ? rd_comm_wait(request) : over_already(request->comm, "ronda_wait");
 }
 
@@ -223,12 +229,19 @@ ronda_status ronda_plan_create(ronda_comm *comm, const ronda_call *call, ronda_p
     rd_call read;
     if (!comm)
         return rd_no_comm("ronda_plan_create");
+    if (rd_comm_inherited(comm))
+        return rd_comm_refuse(comm, "ronda_plan_create");
     ronda_status status = rd_comm_over(comm);
     if (!status)
         status = read_call(comm, call, &read);
     if (status)
         return status;
-    return out ? rd_plan_object(comm, &read, out) : rd_invalid(comm, read.kind, "out is NULL");
+    if (!out)
+        return rd_invalid(comm, read.kind, "out is NULL");
+    rd_comm_lock(comm);
+    status = rd_plan_object(comm, &read, out);
+    rd_comm_unlock(comm);
+    return status;
 }
 
 ronda_status ronda_start(ronda_plan *plan, const void *send, void *recv, ronda_request **out)
@@ -236,6 +249,8 @@ ronda_status ronda_start(ronda_plan *plan, const void *send, void *recv, ronda_r
     if (!plan || !plan->comm)
         return rd_fail(rd_thread_error(), RONDA_EINVAL, RONDA_ANY, "ronda_start: %s",
                        plan ? "the plan's communicator is closed" : "the plan is NULL");
+    if (rd_comm_inherited(plan->comm))
+        return rd_comm_refuse(plan->comm, "ronda_start");
     return out ? rd_plan_object_start(plan, send, recv, out)
                : rd_invalid(plan->comm, plan->call.kind, "out is NULL");
 }
@@ -247,6 +262,8 @@ ronda_status ronda_plan_print(const ronda_plan *plan, char *text, size_t capacit
                        !plan                ? "the plan is NULL"
                        : !plan->prepared[0] ? "the plan's communicator is closed"
                                             : "text is NULL");
+    if (plan->comm && rd_comm_inherited(plan->comm))
+        return rd_comm_refuse(plan->comm, "ronda_plan_print");
     const size_t length =
         rd_plan_print(plan->prepared[0]->plan, plan->call.type, plan->call.op, text, capacity);
     if (needed)

@@ -145,12 +145,12 @@ static void meet(const conformance_subject *s, rd_link *a, rd_link *b)
     b->transport->release(port, 1);
 }
 
-/* A rank that is known by hearsay says where it stands when it waits. */
+/* A rank that is known by gossip says where it stands when its call is late. */
 static void let_hear(rd_link *a)
 {
     if (!a->transport->pump)
         return;
-    a->transport->await(a, a->transport->presence(a, a->rank).awaits);
+    a->transport->await(a, a->transport->presence(a, a->rank).awaits, true);
     for (int i = 0; i < 1000; i++)
         conformance_pump(a);
 }
@@ -160,9 +160,9 @@ static rd_record record_of(uint64_t sequence)
     return (rd_record){.sequence = sequence,
                        .count = sequence * 3,
                        .mark = sequence * 0x9e3779b97f4a7c15,
-                       .kind = (ronda_kind)(sequence % 16 + 1),
+                       .kind = RONDA_ALLREDUCE + (ronda_kind)(sequence % 16),
                        .type = (ronda_type)(sequence % 12 + 1),
-                       .op = (ronda_op)(sequence % 8 + 1),
+                       .op = RONDA_SUM + (ronda_op)(sequence % 8),
                        .root = (uint32_t)(sequence * 7),
                        .algorithm = (uint32_t)(sequence * 5)};
 }
@@ -257,11 +257,11 @@ void conformance_presence(const conformance_subject *s)
     let_hear(a);
     check_presence(b, 0, 1, true, false, "in the first call");
     check_presence(a, 0, 1, true, false, "in the first call, to itself");
-    a->transport->await(a, 2);
+    a->transport->await(a, 2, true);
     let_hear(a);
     CHECK(b->transport->presence(b, 0).awaits == 2, "it awaits %u",
           b->transport->presence(b, 0).awaits);
-    a->transport->await(a, RONDA_ANY);
+    a->transport->await(a, RONDA_ANY, true);
     let_hear(a);
     CHECK(b->transport->presence(b, 0).awaits == RONDA_ANY, "it awaits somebody");
     a->transport->leave(a, 1);
@@ -353,7 +353,7 @@ static void run_quiet(void *context, uint32_t rank)
         return;
     }
     t->abort(link, &(rd_error){.status = RONDA_EABORTED});
-    t->quiesce(link, rd_now_ns() + 30 * SECOND_NS);
+    t->quiesce(link, rd_now_ns() + 30 * SECOND_NS, UINT64_MAX);
     CHECK(atomic_load(&w->count) == 1, "quiet while a rank was inside");
 }
 
@@ -376,7 +376,7 @@ void conformance_quiet_after_an_alarm(const conformance_subject *s)
     w.links[1]->transport->enter(w.links[1], &call);
     w.links[0]->transport->abort(w.links[0], &(rd_error){.status = RONDA_EABORTED});
     const double start = seconds_now();
-    w.links[0]->transport->quiesce(w.links[0], rd_now_ns() + SECOND_NS / 20);
+    w.links[0]->transport->quiesce(w.links[0], rd_now_ns() + SECOND_NS / 20, UINT64_MAX);
     CHECK(seconds_now() - start < 10, "it took %.1f s", seconds_now() - start);
     conformance_close(&w, 2);
 }
@@ -423,7 +423,7 @@ void conformance_worlds_of_one(const conformance_subject *s)
     a->transport->leave(a, 1);
     a->transport->wait(a, NULL, 0, rd_now_ns() + 1000);
     a->transport->abort(a, &(rd_error){.status = RONDA_EABORTED});
-    a->transport->quiesce(a, rd_now_ns() + SECOND_NS);
+    a->transport->quiesce(a, rd_now_ns() + SECOND_NS, UINT64_MAX);
     CHECK(atomic_load(a->alarm), "no alarm");
     conformance_close(&w, 1);
 }

@@ -17,11 +17,16 @@ static int listen_here(rd_place *place, uint32_t rank)
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof name;
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&name, sizeof name) || listen(fd, 128) ||
+    if (fd < 0 || bind(fd, (struct sockaddr *)&name, sizeof name) || listen(fd, SOMAXCONN) ||
         getsockname(fd, (struct sockaddr *)&name, &length))
         return -1;
-    *place = (rd_place){
-        .host = rank + 1, .name = "here", .pid = getpid(), .cpus = 1, .quota = 1, .count = 1};
+    *place = (rd_place){.host = rank + 1,
+                        .name = "here",
+                        .pid = getpid(),
+                        .cpus = 1,
+                        .quota = 1,
+                        .count = 1,
+                        .checksum = RD_CHECKSUM_OFF};
     place->port = ntohs(name.sin_port);
     place->at[0] = (rd_ip){.family = 4, .bytes = {127, 0, 0, 1}};
     return fd;
@@ -159,7 +164,7 @@ void duet_close(duet *s, bool heard)
     const uint64_t started = rd_now_ns();
     check_cause(s, heard);
     if (duet_alarmed(s))
-        s->link->transport->quiesce(s->link, started + 1000000000);
+        s->link->transport->quiesce(s->link, started + 1000000000, UINT64_MAX);
     duet_hang_up(s);
     s->link->transport->close(s->link);
     for (uint32_t r = 1; r < DUET_SIZE; r++)

@@ -100,7 +100,8 @@ static bool can_be_reached(const rd_tcp_parts *parts)
     const int fd = socket(name.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const bool connected = fd >= 0 && connect(fd, (struct sockaddr *)&name, length) == 0;
     struct pollfd knock = {.fd = parts->listener, .events = POLLIN};
-    const bool heard = connected && poll(&knock, 1, 1000) == 1;
+    const bool heard =
+        connected && send(fd, "R", 1, MSG_NOSIGNAL) == 1 && poll(&knock, 1, 1000) == 1;
     if (fd >= 0)
         close(fd);
     return heard;
@@ -113,7 +114,8 @@ void gather_check_parts(gathered *w)
         const rd_tcp_parts *p = &w->of[r].parts;
         CHECK(p->rank == r && p->size == w->size && p->job && gather_hash(p) == hash,
               "rank %u of %u knows another world", r, w->size);
-        CHECK(!p->key == !w->of[r].j.key && (!p->key || strcmp(p->key, KEY) == 0), "the key");
+        const char *key = w->of[r].j.key ? w->of[r].j.key : w->of[0].parts.key;
+        CHECK(!p->key == w->of[r].j.insecure && (!p->key || strcmp(p->key, key) == 0), "the key");
         CHECK(can_be_reached(p), "rank %u cannot be reached", r);
     }
 }

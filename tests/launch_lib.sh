@@ -5,7 +5,7 @@
 
 ronda=$PWD/$BUILD/ronda
 limit=60 # seconds for one job
-unset RONDA_KEY RONDA_RANK RONDA_SIZE RONDA_ADDR || :
+unset RONDA_KEY RONDA_RANK RONDA_SIZE RONDA_ADDR TMPDIR || :
 mkdir "$tmp/runtime"
 export XDG_RUNTIME_DIR="$tmp/runtime"
 export RONDA_TEST_MARK="launch-$$"
@@ -145,4 +145,32 @@ in_state() { # STATE PID...
     for process; do
         grep -q "^State:[[:space:]]*$wanted" "/proc/$process/status" 2>/dev/null || return 1
     done
+}
+
+# make_leaver: "$tmp/leave" RANK, whose rank RANK (all: each of them) returns 0 from main and has not closed its
+# communicator, while the others go on.
+make_leaver() {
+    cat >"$tmp/leave.c" <<'C'
+#include <ronda.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main(int count, char **words)
+{
+    ronda_comm *c;
+    if (count != 2 || ronda_init(NULL, &c))
+        return 9;
+    uint32_t x = ronda_rank(c);
+    if (strcmp(words[1], "all") == 0)
+        return 0;
+    ronda_status status = ronda_barrier(c);
+    if (x == (uint32_t)atoi(words[1]))
+        return status;
+    if (!status) /* else the rank was quick */
+        status = ronda_allreduce(c, &x, &x, 1, RONDA_U32, RONDA_SUM);
+    fprintf(stderr, "%s\n", ronda_last_error(c));
+    return status ? 5 : 9;
+}
+C
+    $CC -std=c17 -Iinclude -o "$tmp/leave" "$tmp/leave.c" "$BUILD/libronda.a" -lm -pthread
 }

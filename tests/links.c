@@ -66,7 +66,7 @@ static int listen_here(rd_place *place)
     return fd;
 }
 
-static bool open_tcp(uint32_t size, rd_link *links[], uint32_t local)
+static bool open_tcp(uint32_t size, rd_link *links[], uint32_t local, rd_checksum checksum)
 {
     static const char key[] = "a key";
     rd_error err = {0};
@@ -76,6 +76,8 @@ static bool open_tcp(uint32_t size, rd_link *links[], uint32_t local)
     for (uint32_t r = 0; r < size && !status; r++)
         if ((listeners[r] = listen_here(&places[r])) < 0)
             status = RONDA_ESYSTEM;
+        else
+            places[r].checksum = (uint8_t)checksum;
     for (uint32_t r = 0; r < size && !status; r++) {
         rd_tcp_parts parts = {.rank = r,
                               .size = size,
@@ -98,7 +100,12 @@ static bool open_tcp(uint32_t size, rd_link *links[], uint32_t local)
 
 bool links_tcp(uint32_t size, rd_link *links[])
 {
-    return open_tcp(size, links, 0);
+    return open_tcp(size, links, 0, RD_CHECKSUM_OFF);
+}
+
+bool links_tcp_checked(uint32_t size, rd_link *links[])
+{
+    return open_tcp(size, links, 0, RD_CHECKSUM_ON);
 }
 
 bool links_mixed(uint32_t size, rd_link *links[])
@@ -106,7 +113,7 @@ bool links_mixed(uint32_t size, rd_link *links[])
     enum { LOCAL = 2 };
     rd_link *tcp[MOST], *shm[MOST];
     rd_error err = {0};
-    bool good = open_tcp(size, tcp, LOCAL);
+    bool good = open_tcp(size, tcp, LOCAL, RD_CHECKSUM_ON);
     for (uint32_t r = 0; r < size && good; r += LOCAL)
         if (size - r >= LOCAL)
             good = links_shm(LOCAL, shm + r);

@@ -12,6 +12,7 @@ bool links_shm(uint32_t size, rd_link *links[]);
 
 /* Each link has sockets of its own, on this host. */
 bool links_tcp(uint32_t size, rd_link *links[]);
+bool links_tcp_checked(uint32_t size, rd_link *links[]); /* with checksums */
 
 /* As if on hosts of two ranks each, and the last perhaps of one: both of the above. */
 bool links_mixed(uint32_t size, rd_link *links[]);

@@ -410,19 +410,20 @@ const char *model_text(const model_call *c)
                                       "max", "band", "bor",  "bxor"};
     static _Thread_local char text[160];
     snprintf(text, sizeof text, "%s of %" PRIu64 " %s, %s, root %u, %u ranks (seed %" PRIu64 ")",
-             model_facts_of(c->kind)->name, c->count, types[c->type].name, ops[c->op], c->root,
-             c->size, c->seed);
+             model_facts_of(c->kind)->name, c->count, types[c->type].name,
+             ops[c->op ? c->op - RONDA_SUM + 1 : 0], c->root, c->size, c->seed);
     return text;
 }
 
 ronda_kind model_kind(rng *r)
 {
-    return RONDA_ALLREDUCE + (ronda_kind)rng_below(r, RONDA_BARRIER);
+    return RONDA_ALLREDUCE + (ronda_kind)rng_below(r, RONDA_BARRIER - RONDA_ALLREDUCE + 1);
 }
 
 ronda_op model_op(rng *r, ronda_type type)
 {
-    return 1 + (ronda_op)rng_below(r, model_is_float(type) ? RONDA_MAX : RONDA_BXOR);
+    const ronda_op last = model_is_float(type) ? RONDA_MAX : RONDA_BXOR;
+    return RONDA_SUM + (ronda_op)rng_below(r, (uint64_t)(last - RONDA_SUM + 1));
 }
 
 /* Counts: none, one, around lines and powers of two, or anything up to most_bytes, small ones rather. */

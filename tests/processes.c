@@ -109,6 +109,19 @@ void job_wait(job *j, unsigned seconds)
     }
 }
 
+bool job_wait_for(job *j, uint32_t rank, unsigned seconds)
+{
+    const double end = seconds_now() + seconds;
+    int status;
+    while (j->status[rank] == -1 && seconds_now() < end)
+        if (waitpid(j->pids[rank], &status, WNOHANG) == j->pids[rank])
+            j->status[rank] = status;
+        else
+            sleep_ms(2);
+    return CHECK(j->status[rank] != -1, "rank %u (pid %d) was still running after %u s", rank,
+                 (int)j->pids[rank], seconds);
+}
+
 void job_close(job *j)
 {
     CHECK(rmdir(j->directory) == 0, "something was left in %s: %s", j->directory, strerror(errno));

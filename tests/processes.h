@@ -31,6 +31,8 @@ job job_open(uint32_t size, int (*body)(job *j, uint32_t rank), const void *cont
 void job_start(job *j);
 /* Waits for all ranks; kills what still runs at the deadline, and fails the test then. */
 void job_wait(job *j, unsigned seconds);
+/* Waits for one of them; false, and the test has failed: it still runs. */
+bool job_wait_for(job *j, uint32_t rank, unsigned seconds);
 void job_close(job *j); /* nothing may be left of it */
 
 /* All of this: a job whose every rank should end well, and within this time. */

@@ -274,9 +274,9 @@ static void scramble_leave(rd_link *l, uint64_t sequence)
     rd_local.leave(inner_of(l), sequence);
 }
 
-static void scramble_await(rd_link *l, uint32_t peer)
+static void scramble_await(rd_link *l, uint32_t peer, bool late)
 {
-    rd_local.await(inner_of(l), peer);
+    rd_local.await(inner_of(l), peer, late);
 }
 
 static bool scramble_record(rd_link *l, uint32_t peer, uint64_t sequence, rd_record *out)
@@ -299,9 +299,9 @@ static void scramble_cause(rd_link *l, rd_error *out)
     rd_local.cause(inner_of(l), out);
 }
 
-static void scramble_quiesce(rd_link *l, uint64_t until_ns)
+static void scramble_quiesce(rd_link *l, uint64_t until_ns, uint64_t soon_ns)
 {
-    rd_local.quiesce(inner_of(l), until_ns);
+    rd_local.quiesce(inner_of(l), until_ns, soon_ns);
 }
 
 static void *scramble_alloc(rd_link *l, size_t bytes)

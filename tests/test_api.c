@@ -39,11 +39,11 @@ _Static_assert(RONDA_F16 == 1 && RONDA_BF16 == 2 && RONDA_F32 == 3 && RONDA_F64 
                    RONDA_I8 == 5 && RONDA_U8 == 6 && RONDA_I16 == 7 && RONDA_U16 == 8 &&
                    RONDA_I32 == 9 && RONDA_U32 == 10 && RONDA_I64 == 11 && RONDA_U64 == 12,
                "types");
-_Static_assert(RONDA_SUM == 1 && RONDA_MEAN == 2 && RONDA_PROD == 3 && RONDA_MIN == 4 &&
-                   RONDA_MAX == 5 && RONDA_BAND == 6 && RONDA_BOR == 7 && RONDA_BXOR == 8,
+_Static_assert(RONDA_SUM == 101 && RONDA_MEAN == 102 && RONDA_PROD == 103 && RONDA_MIN == 104 &&
+                   RONDA_MAX == 105 && RONDA_BAND == 106 && RONDA_BOR == 107 && RONDA_BXOR == 108,
                "ops");
-_Static_assert(RONDA_ALLREDUCE == 1 && RONDA_BROADCAST == 3 && RONDA_ALLGATHER == 4 &&
-                   RONDA_REDUCE_SCATTER == 6 && RONDA_BARRIER == 16,
+_Static_assert(RONDA_ALLREDUCE == 201 && RONDA_BROADCAST == 203 && RONDA_ALLGATHER == 204 &&
+                   RONDA_REDUCE_SCATTER == 206 && RONDA_BARRIER == 216,
                "kinds");
 
 TEST(every_status_has_a_text)
@@ -157,7 +157,7 @@ static void bad_pointers(ronda_comm *comm, uint32_t *a, uint32_t *b)
 static void bad_types_and_ops(ronda_comm *comm, uint32_t *a, uint32_t *b)
 {
     static const ronda_type types[] = {0, -1, 13, 14, 99, INT32_MIN, INT32_MAX};
-    static const ronda_op ops[] = {0, -1, 9, 64, INT32_MIN, INT32_MAX};
+    static const ronda_op ops[] = {0, -1, 64, 109, INT32_MIN, INT32_MAX};
     for (int i = 0; i < 7; i++) {
         REFUSED("is not a type", ronda_allreduce(comm, a, b, 1, types[i], RONDA_SUM));
         REFUSED("is not a type", ronda_broadcast(comm, a, 1, types[i], 0));
@@ -175,6 +175,29 @@ static void bad_types_and_ops(ronda_comm *comm, uint32_t *a, uint32_t *b)
             REFUSED(names[o - RONDA_BAND], ronda_allreduce(comm, a, b, 1, t, o));
             REFUSED(names[o - RONDA_BAND], ronda_reduce_scatter(comm, a, b, 1, t, o));
         }
+}
+
+/* Types, ops and kinds have no number in common: one in the place of another is found, and named. */
+static void swapped_numbers(ronda_comm *comm, uint32_t *a, uint32_t *b)
+{
+    ronda_request *r = NULL;
+    ronda_call call = {.struct_size = sizeof call, .send = a, .recv = b, .count = 1};
+    REFUSED("101 is an op (sum), not a type", ronda_allreduce(comm, a, b, 1, RONDA_SUM, RONDA_U32));
+    REFUSED("10 is a type (u32), not an op", ronda_allreduce(comm, a, b, 1, RONDA_U32, RONDA_U32));
+    REFUSED("108 is an op (bxor), not a type",
+            ronda_reduce_scatter(comm, a, b, 1, RONDA_BXOR, RONDA_U32));
+    REFUSED("104 is an op (min), not a type", ronda_scan(comm, a, b, 1, RONDA_MIN, RONDA_U32));
+    REFUSED("202 is a collective (reduce), not a type",
+            ronda_reduce(comm, a, b, 1, RONDA_REDUCE, RONDA_SUM, 0));
+    REFUSED("201 is a collective (allreduce), not an op",
+            ronda_iallreduce(comm, a, b, 1, RONDA_U32, RONDA_ALLREDUCE, &r));
+    REFUSED("101 is an op (sum), not a type", ronda_send(comm, a, 1, RONDA_SUM, 0, 0));
+    REFUSED("101 is an op (sum), not a type", ronda_recv(comm, a, 1, RONDA_SUM, 0, 0, NULL));
+    call.kind = RONDA_SUM;
+    REFUSED("101 is an op (sum), not a collective", ronda_post(comm, &call, &r));
+    call.kind = RONDA_F32;
+    REFUSED("3 is a type (f32), not a collective", ronda_post(comm, &call, &r));
+    CHECK(!r, "a refused call left a request");
 }
 
 static void bad_roots_and_counts(ronda_comm *comm, uint32_t *a, uint32_t *b)
@@ -211,6 +234,7 @@ static void run_bad(void *context, uint32_t rank)
     CHECK(strcmp(ronda_last_error(w->comms[rank]), "") == 0, "an error before any");
     bad_pointers(w->comms[rank], a, b);
     bad_types_and_ops(w->comms[rank], a, b);
+    swapped_numbers(w->comms[rank], a, b);
     bad_roots_and_counts(w->comms[rank], a, b);
     for (uint32_t i = 0; i < MOST; i++)
         CHECK(a[i] == 0 && b[i] == 0, "a refused call wrote");
@@ -360,7 +384,7 @@ TEST(an_error_fits_what_the_caller_has)
     ronda_comm *comm[1];
     if (!world_open(1, NULL, comm))
         return;
-    ronda_broadcast(comm[0], NULL, 1, RONDA_U8, 0);
+    CHECK(ronda_broadcast(comm[0], NULL, 1, RONDA_U8, 0), "a NULL was taken");
     struct {
         ronda_error error;
         char beyond[64];
@@ -397,12 +421,12 @@ TEST(an_error_stays_until_the_next)
     ronda_error e = {.struct_size = sizeof e};
     ronda_get_error(comm[0], &e);
     CHECK(e.status == RONDA_OK && e.peer == RONDA_ANY && e.message[0] == 0, "an error before any");
-    ronda_broadcast(comm[0], NULL, 1, RONDA_U8, 0);
+    CHECK(ronda_broadcast(comm[0], NULL, 1, RONDA_U8, 0), "a NULL was taken");
     snprintf(first, sizeof first, "%s", ronda_last_error(comm[0]));
     still_good(comm[0]);
     CHECK(strcmp(first, ronda_last_error(comm[0])) == 0, "'%s' became '%s'", first,
           ronda_last_error(comm[0]));
-    ronda_broadcast(comm[0], NULL, 1, RONDA_U8, 1);
+    CHECK(ronda_broadcast(comm[0], NULL, 1, RONDA_U8, 1), "a NULL was taken");
     CHECK(strcmp(first, ronda_last_error(comm[0])) != 0, "it is still '%s'", first);
     world_close(1, comm);
 }

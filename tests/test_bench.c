@@ -62,9 +62,9 @@ static scene draw(rng *r)
     bench_point *p = &s.point;
     s.checked_turn = s.turn;
     do {
-        *p = (bench_point){.kind = 1 + (ronda_kind)rng_below(r, BENCH_KINDS),
+        *p = (bench_point){.kind = RONDA_ALLREDUCE + (ronda_kind)rng_below(r, BENCH_KINDS),
                            .type = 1 + (ronda_type)rng_below(r, 12),
-                           .op = 1 + (ronda_op)rng_below(r, 8),
+                           .op = RONDA_SUM + (ronda_op)rng_below(r, 8),
                            .root = (uint32_t)rng_below(r, s.size),
                            .count = 1 + rng_below(r, rng_below(r, 3) ? 300 : 20000)};
     } while (!rd_op_allows(p->op, p->type) || (p->op == RONDA_MEAN && !rd_kind_means(p->kind)));
@@ -118,7 +118,7 @@ static void repeat_block(const bench_job *j, const bench_point *p, char *got)
 /* In every kind: a good result passes; an old one, a shifted one and a block of the wrong rank do not. */
 TEST(mistakes_of_every_kind_are_seen)
 {
-    for (ronda_kind kind = 1; kind < RONDA_BARRIER && !test_failed(); kind++)
+    for (ronda_kind kind = RONDA_ALLREDUCE; kind < RONDA_BARRIER && !test_failed(); kind++)
         for (int mistake = 0; mistake < 4; mistake++) {
             const bool blocks = rd_kind(kind)->gets == RD_BLOCKS;
             scene s = {.size = 3,
@@ -174,7 +174,7 @@ TEST(a_wrong_result_is_told_from_the_right_one)
 /* Ragged blocks are together as long as even ones, in both buffers, and what is sent is what is expected. */
 TEST(ragged_blocks_add_up)
 {
-    for (ronda_kind kind = 1; kind < RONDA_BARRIER; kind++)
+    for (ronda_kind kind = RONDA_ALLREDUCE; kind < RONDA_BARRIER; kind++)
         for (uint32_t size = 1; size <= 9; size++)
             for (uint64_t count = 1; count < 8; count++) {
                 const bench_point p = {.kind = kind, .type = RONDA_F32, .count = count};
@@ -263,4 +263,28 @@ TEST(what_is_not_known_is_shown_as_such)
     CHECK(strstr(csv, ",4.0000,0.5000,0.0000,1.0000,"), "%s", csv);
     CHECK(strstr(json, "\"limit_us\": 0.5000, \"copy_us\": 0.0000, \"round_trip_us\": 1.0000,"),
           "%s", json);
+}
+
+/* With few samples as with many: each number is one of them, and they are in order. */
+TEST(least_median_and_percentile_are_in_order)
+{
+    rng r = rng_start();
+    double us[400];
+    for (uint32_t n = 1; n <= 400; n++) {
+        bench_row row = {.copy_us = (double)rng_below(&r, 2000)};
+        uint32_t up_to = 0;
+        for (uint32_t i = 0; i < n; i++)
+            us[i] = 1 + (double)rng_below(&r, 1000);
+        bench_sum_up(us, n, &row);
+        for (uint32_t i = 0; i < n; i++)
+            up_to += us[i] <= row.p99_us;
+        CHECK(row.count == n && row.min_us <= row.median_us && row.median_us <= row.p99_us,
+              "n = %u: min %g, median %g, p99 %g", n, row.min_us, row.median_us, row.p99_us);
+        CHECK(row.min_us == us[0] && row.p99_us <= us[n - 1] && 100 * up_to >= 99 * n,
+              "n = %u: p99 %g is that of %u", n, row.p99_us, up_to);
+        const double limit = bench_limit_us(&row, 0.5);
+        CHECK(limit <= row.min_us && limit <= row.copy_us + 0.5 && limit > 0,
+              "n = %u: a limit of %g with min %g and a copy of %g", n, limit, row.min_us,
+              row.copy_us);
+    }
 }

@@ -7,7 +7,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "calls.h"
+#include "comm/comm.h"
 #include "duet.h"
+#include "links.h"
+#include "transport/tcp_inside.h"
 
 static void send_to(duet *s, uint32_t rank)
 {
@@ -98,6 +102,99 @@ TEST(who_left_unseen_comes_back_with_the_cause)
     duet_go_on(&s, 1000000);
     tell_cause(&s, 1);
     check_told(&s, "the first cause");
+}
+
+/* --- a connection, or its peer --- */
+
+/* What is said when rank 1's connection ends, and its listener with it or not. */
+static void check_end(bool listens, const char *text)
+{
+    duet s;
+    if (!duet_open_and_greet(&s))
+        return;
+    duet_go_on(&s, 20000000);
+    if (!listens) {
+        close(s.listeners[1]);
+        s.listeners[1] = -1;
+    }
+    duet_hang_up(&s);
+    check_told(&s, text);
+}
+
+TEST(a_connection_that_is_lost_between_living_ranks)
+{
+    check_end(true, "and rank 0 of the world (host here, pid ");
+}
+
+TEST(a_connection_whose_peer_listens_no_more)
+{
+    check_end(false, ") died");
+}
+
+/* --- one of three connections is cut --- */
+
+enum { CUT_RANKS = 3, CUT_ROUNDS = 5 };
+
+typedef struct {
+    ronda_comm *comms[CUT_RANKS];
+    uint32_t one, other; /* whose connection is cut, by the first of them */
+    ronda_status status[CUT_RANKS];
+    ronda_error errors[CUT_RANKS];
+} cut;
+
+static void cut_connection(ronda_comm *c, uint32_t to)
+{
+    tcp_world *w = rd_tcp_link(c->link)->world;
+    pthread_mutex_lock(&w->lock);
+    if (CHECK(w->peers[to].out, "there is no connection"))
+        shutdown(w->peers[to].out->fd, SHUT_RDWR);
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void call_until_cut(void *context, uint32_t rank)
+{
+    cut *t = context;
+    ronda_comm *c = t->comms[rank];
+    uint32_t in[CUT_RANKS], out[CUT_RANKS];
+    const double end = seconds_now() + 30;
+    t->errors[rank].struct_size = sizeof t->errors[rank];
+    for (uint32_t round = 0; !t->status[rank] && seconds_now() < end; round++) {
+        if (round == CUT_ROUNDS && rank == t->one)
+            cut_connection(c, t->other);
+        for (uint32_t i = 0; i < CUT_RANKS; i++)
+            in[i] = 100 * round + 10 * rank + i;
+        t->status[rank] = ronda_alltoall(c, in, out, 1, RONDA_U32);
+        for (uint32_t i = 0; i < CUT_RANKS && !t->status[rank]; i++)
+            CHECK(out[i] == 100 * round + 10 * i + rank, "round %u, from rank %u: %u", round, i,
+                  out[i]);
+    }
+    ronda_get_error(c, &t->errors[rank]);
+    ronda_close(c);
+}
+
+/* All three say that these two have lost their connection; nobody has died. */
+TEST(all_ranks_say_the_same_of_a_connection_that_was_cut)
+{
+    static char said[CUT_RANKS][LINKS_LINE];
+    for (uint32_t one = 0; one < CUT_RANKS && !test_failed(); one++) {
+        cut t = {.one = one, .other = (one + 1) % CUT_RANKS};
+        rd_link *links[CUT_RANKS];
+        char names[2][20];
+        snprintf(names[0], sizeof names[0], "rank %u", t.one);
+        snprintf(names[1], sizeof names[1], "rank %u", t.other);
+        if (!CHECK(links_tcp(CUT_RANKS, links) && links_comms(CUT_RANKS, links, said, t.comms),
+                   "no world"))
+            return;
+        run_ranks(CUT_RANKS, call_until_cut, &t);
+        for (uint32_t r = 0; r < CUT_RANKS; r++) {
+            const char *text = t.errors[r].message;
+            CHECK(t.status[r] == RONDA_EPEER && strstr(text, "have lost their connection") &&
+                      strstr(text, names[0]) && strstr(text, names[1]) && !strstr(text, "died") &&
+                      (t.errors[r].peer == t.one || t.errors[r].peer == t.other),
+                  "between ranks %u and %u, rank %u is told %d, about rank %u: %s", t.one, t.other,
+                  r, t.status[r], t.errors[r].peer, text);
+        }
+    }
 }
 
 /* --- goodbyes --- */

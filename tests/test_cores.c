@@ -1,11 +1,15 @@
 /* test_cores.c: how many cores ranks have together that know of each other by their places alone. */
 #include <netinet/in.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/cpu.h"
 #include "base/mem.h"
+#include "folders.h"
 #include "harness.h"
 #include "transport/tcp.h"
 
@@ -84,4 +88,51 @@ TEST(other_cores_have_another_mark)
     CHECK(marks[0] != marks[1], "two cores with one mark");
     sched_setaffinity(0, sizeof all, &all);
     CHECK(rd_cpu_mark() != marks[0] && rd_cpu_mark() != marks[1], "one core, and all of them");
+}
+
+/* --- quotas --- */
+
+/* The least quota on the way up, and no more files than there are groups on it. */
+TEST(a_quota_is_found_with_few_files)
+{
+    static const struct {
+        const char *lines, *files[6][2];
+        uint32_t cores, most_files;
+    } trees[] = {
+        {"0::/a/b/c\n",
+         {{"a/b/c/cpu.max", "max 100000\n"}, {"a/cpu.max", "250000 100000\n"}},
+         3,
+         4},
+        {"0::/\n", {{"cpu.max", "150000 100000\n"}}, 2, 1},
+        {"0::/a/b\n", {{"a/b/cpu.max", "max 100000\n"}}, UINT32_MAX, 3},
+        {"0::/not/here\n", {{"cpu.max", "100000 100000\n"}}, 1, 3},
+        {"3:memory:/m\n2:cpu,cpuacct:/a/b\n0::/x\n",
+         {{"cpu/a/b/cpu.cfs_quota_us", "-1\n"},
+          {"cpu/a/cpu.cfs_quota_us", "400000\n"},
+          {"cpu/a/cpu.cfs_period_us", "100000\n"},
+          {"unified/x/cpu.max", "100000 100000\n"}},
+         4,
+         6},
+        {"2:cpu,cpuacct:/a\n",
+         {{"cpu,cpuacct/a/cpu.cfs_quota_us", "50000\n"},
+          {"cpu,cpuacct/a/cpu.cfs_period_us", "100000\n"}},
+         1,
+         4},
+        {"1:name=systemd:/s\n0::/x/y\n", {{"unified/x/cpu.max", "600000 100000\n"}}, 6, 3},
+        {"", {{"cpu.max", "100000 100000\n"}}, UINT32_MAX, 0},
+    };
+    for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) {
+        char base[40], lines[200];
+        uint32_t files = 0;
+        if (!folder_make(base))
+            return;
+        for (int k = 0; k < 6 && trees[i].files[k][0]; k++)
+            folder_put(base, trees[i].files[k][0], trees[i].files[k][1]);
+        snprintf(lines, sizeof lines, "%s", trees[i].lines);
+        const uint32_t cores = rd_cpu_quota_by(lines, base, &files);
+        CHECK(cores == trees[i].cores && files <= trees[i].most_files,
+              "tree %zu: %u cores, not %u, by %u files", i, cores, trees[i].cores, files);
+        folder_remove(base);
+    }
+    CHECK(rd_cpu_quota() == rd_cpu_quota(), "the quota of this process changes as it is asked for");
 }

@@ -85,7 +85,7 @@ static void talk_rubbish(rng *r, const job *j)
     if (say(r, fd, &frame, rng_below(r, 8) ? bell : -1, lie == 1) && lie != 1 &&
         rd_socket_await(fd, &in, rd_now_ns() + 50000000)) {
         frame.kind = lie == 2 ? 1 + (uint32_t)rng_below(r, RD_LAST_KIND) : RD_PROOF;
-        memset(frame.mac, (int)rng_next(r), sizeof frame.mac);
+        memset(frame.answer, (int)rng_next(r), sizeof frame.answer);
         say(r, fd, &frame, rng_below(r, 8) ? -1 : bell, lie == 3);
     }
     if (in.passed >= 0)
@@ -121,15 +121,19 @@ TEST(strangers_say_almost_the_right_thing)
     job_run(3, strangers, NULL, 50);
 }
 
-/* More of them than rank 0 hears at a time, who say nothing and stay. */
+/* More of them than rank 0 hears at a time, who say nothing, or only half a hello, and stay. */
 static int silent_crowd(job *j, uint32_t rank)
 {
     enum { CROWD = 200 };
+    const bool *half = j->context;
     int fds[CROWD];
     if (rank < 2)
         return strangers(j, rank);
-    for (uint32_t i = 0; i < CROWD; i++)
+    for (uint32_t i = 0; i < CROWD; i++) {
         fds[i] = knock(j);
+        if (half)
+            send(fds[i], "RONDA", 5, MSG_NOSIGNAL);
+    }
     j->shared->number[READY] = 1;
     sleep_ms(300);
     for (uint32_t i = 0; i < CROWD; i++)
@@ -139,7 +143,41 @@ static int silent_crowd(job *j, uint32_t rank)
 
 TEST(strangers_who_say_nothing_make_room)
 {
+    static const bool half = true;
     job_run(3, silent_crowd, NULL, 50);
+    job_run(3, silent_crowd, &half, 50);
+}
+
+/* Rank 1 of another world, without the key: it hears a nonce and that its key is wrong, and no number of the job's. */
+static int told_nothing(job *j, uint32_t rank)
+{
+    ronda_comm *comm = NULL;
+    if (rank == 0) {
+        CHECK(join(j, 0, 5, KEY, 1000, &comm) == RONDA_ETIMEOUT, "joined nobody");
+        return 0;
+    }
+    const int fd = knock(j), bell = eventfd(0, EFD_NONBLOCK);
+    rd_frame frame = {.kind = RD_HELLO, .rank = 1, .size = 3, .number = RD_PROVES};
+    for (uint32_t i = 0; i < 2; i++) {
+        static const uint32_t kinds[] = {RD_CHALLENGE, RD_REJECT};
+        rd_frame heard = {0};
+        rd_incoming in = {.passed = -1};
+        CHECK(rd_socket_send(fd, &frame, bell, soon()) && rd_socket_await(fd, &in, soon()) &&
+                  rd_frame_unpack(in.bytes, &heard) == RD_FRAME_OK,
+              "no answer");
+        CHECK(heard.kind == kinds[i] && !heard.rank && !heard.size &&
+                  (!heard.text[0] || strcmp(heard.text, "its RONDA_KEY is not rank 0's") == 0),
+              "kind %u, rank %u, size %u: %s", heard.kind, heard.rank, heard.size, heard.text);
+        frame.kind = RD_PROOF;
+    }
+    close(bell);
+    close(fd);
+    return 0;
+}
+
+TEST(before_the_proof_nothing_is_told)
+{
+    job_run(2, told_nothing, NULL, 50);
 }
 
 /* Rank 1 was told of another world: rank 0 says that, not only who is missing. */
@@ -162,15 +200,15 @@ TEST(rank_0_says_whom_it_sent_away)
 
 static bool be_welcomed(int fd, uint32_t rank, uint32_t size, int bell)
 {
-    rd_frame hello = {.kind = RD_HELLO, .rank = rank, .size = size, .number = 1}, f,
+    rd_frame hello = {.kind = RD_HELLO, .number = RD_PROVES}, f,
              proof = {.kind = RD_PROOF, .rank = rank, .size = size};
     rd_incoming in = {.passed = -1};
-    if (!rd_socket_send(fd, &hello, bell, soon()) || !rd_socket_await(fd, &in, soon()))
+    if (!rd_socket_send(fd, &hello, -1, soon()) || !rd_socket_await(fd, &in, soon()))
         return false;
     rd_frame_unpack(in.bytes, &f);
-    rd_join_mac(KEY, "guest", f.nonce, hello.nonce, rank, size, proof.mac);
+    rd_join_answer(KEY, "guest", f.nonce, hello.nonce, rank, size, proof.answer);
     in.have = 0;
-    return rd_socket_send(fd, &proof, -1, soon()) && rd_socket_await(fd, &in, soon()) &&
+    return rd_socket_send(fd, &proof, bell, soon()) && rd_socket_await(fd, &in, soon()) &&
            rd_frame_unpack(in.bytes, &f) == RD_FRAME_OK && f.kind == RD_WELCOME;
 }
 

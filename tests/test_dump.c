@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "calls.h"
@@ -184,6 +186,15 @@ TEST(a_descriptor_that_cannot_be_written_to)
     close(ends[0]);
     CHECK(ronda_dump(comm, ends[1]) == RONDA_ESYSTEM, "nobody reads it");
     close(ends[1]);
+    struct rlimit was, none;
+    getrlimit(RLIMIT_FSIZE, &was);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = was.rlim_max};
+    const int file = memfd_create("dump", MFD_CLOEXEC);
+    setrlimit(RLIMIT_FSIZE, &none);
+    const ronda_status status = ronda_dump(comm, file); /* else a signal would end us */
+    setrlimit(RLIMIT_FSIZE, &was);
+    CHECK(status == RONDA_ESYSTEM, "it may not grow");
+    close(file);
     ronda_error err = {.struct_size = sizeof err};
     ronda_get_error(comm, &err);
     CHECK(err.status == RONDA_ESYSTEM && err.rank == 0 && err.peer == RONDA_ANY, "status %d",

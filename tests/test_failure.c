@@ -468,8 +468,8 @@ TEST(nothing_is_left)
 
     mallopt(M_ARENA_MAX, 1);
     for (uint32_t i = 0; i < 2 * worlds && !test_failed(); i++) {
-        scene s = make_scene(&r, (deed)(i % 5), 2 + i % 3, (ronda_kind)(1 + i % RONDA_BARRIER),
-                             i % 7 ? 8 : 40000);
+        scene s = make_scene(&r, (deed)(i % 5), 2 + i % 3,
+                             (ronda_kind)(RONDA_ALLREDUCE + i % RD_KINDS), i % 7 ? 8 : 40000);
         play(&s);
         if (i + 1 == worlds) {
             used = mallinfo2().uordblks;

@@ -271,7 +271,7 @@ static void *fail_elsewhere(void *context)
 {
     char *text = context;
     snprintf(text, 480, "%s", ronda_last_error(NULL));
-    ronda_init_local(0, NULL);
+    CHECK(ronda_init_local(0, NULL), "a world of none");
     return NULL;
 }
 
@@ -280,7 +280,7 @@ TEST(the_error_of_a_failed_init_is_the_threads_own)
     char before[480] = "?", here[480];
     ronda_comm *comm = NULL;
     pthread_t thread;
-    ronda_init(NULL, NULL);
+    CHECK(ronda_init(NULL, NULL), "a NULL was taken");
     snprintf(here, sizeof here, "%s", ronda_last_error(NULL));
     if (!CHECK(pthread_create(&thread, NULL, fail_elsewhere, before) == 0, "no thread"))
         return;
@@ -332,11 +332,11 @@ static void work_a_little(void)
     if (!world_open(2, NULL, comms))
         return;
     run_ranks(2, run_crowd, comms);
-    ronda_broadcast(comms[0], NULL, 1, RONDA_U8, 0);
+    CHECK(ronda_broadcast(comms[0], NULL, 1, RONDA_U8, 0), "a NULL was taken");
     ronda_abort(comms[0], "for the test");
-    ronda_barrier(comms[0]);
+    CHECK(ronda_barrier(comms[0]) == RONDA_EABORTED, "it was aborted");
     world_close(2, comms);
-    ronda_init(NULL, NULL);
+    CHECK(ronda_init(NULL, NULL), "a NULL was taken");
 }
 
 TEST(nothing_is_said_unless_asked_for)

@@ -296,7 +296,7 @@ TEST(news_about_strange_ranks)
         n.call.sequence = i % 4 ? i : UINT64_MAX;
         rd_news_pack(&n, packed);
         duet_tell(&s, &(rd_head){.kind = RD_NEWS, .bytes = RD_NEWS_ITEM}, packed, true);
-        s.link->transport->await(s.link, 1); /* and passes them on */
+        s.link->transport->await(s.link, 1, true); /* and passes them on */
     }
     const rd_head h = duet_message(0, 8, 8);
     duet_tell(&s, &h, "abcdefg", true);

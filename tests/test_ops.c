@@ -203,6 +203,8 @@ TEST(ops_are_checked)
         return;
     expect(ronda_allreduce(comms[0], &word, &word, 1, RONDA_U64, 4711), RONDA_EINVAL,
            ronda_last_error(comms[0]), "4711 is not an op");
+    expect(ronda_allreduce(comms[0], &word, &word, 1, composing, RONDA_U64), RONDA_EINVAL,
+           ronda_last_error(comms[0]), "is an op (compose), not a type");
     const ronda_call call = {.struct_size = sizeof call,
                              .kind = RONDA_ALLREDUCE,
                              .type = RONDA_U64,

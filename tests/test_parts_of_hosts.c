@@ -3,9 +3,11 @@
  * Ranks are threads, which are told that they are on hosts: {0, 1}, {2, 3} and {4}. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "comm/comm.h"
+#include "engine/flight.h"
 #include "harness.h"
 #include "links.h"
 
@@ -149,4 +151,66 @@ TEST(a_part_is_aborted)
 TEST(a_part_of_a_world_that_is_aborted)
 {
     abort_one(true);
+}
+
+/* --- memory that goes with its link --- */
+
+typedef struct {
+    world w;
+    ronda_comm *across[RANKS];
+    char *at[RANKS]; /* where the memory was by which private bytes went to a peer and came back */
+    size_t bytes[RANKS];
+} mapped;
+
+/* All that can see the memory of the rank's host is closed; what leads to other hosts is left. */
+static void leave_host(void *context, uint32_t rank)
+{
+    mapped *m = context;
+    ronda_comm *inside = NULL, *of = m->w.comms[rank];
+    if (!CHECK(!ronda_split(of, (int)(rank / 2), 0, &inside), "%s", ronda_last_error(of)) ||
+        !CHECK(!ronda_split(of, (int)(rank % 2), 0, &m->across[rank]), "%s", ronda_last_error(of)))
+        return;
+    inside->link->cpus = 2; /* a core for each */
+    CHECK(use(of, 1) && use(inside, 2) && use(m->across[rank], 3) && use(inside, 4), "calls");
+    m->at[rank] = inside->engine->swap->memory;
+    m->bytes[rank] = inside->engine->swap->bytes;
+    CHECK(!ronda_close(of) && !ronda_close(inside), "%s", ronda_last_error(NULL));
+}
+
+static void close_across(void *context, uint32_t rank)
+{
+    const mapped *m = context;
+    CHECK(use(m->across[rank], 5), "the last one");
+    CHECK(!ronda_close(m->across[rank]), "%s", ronda_last_error(NULL));
+}
+
+/* What the program maps where ronda's memory was is the program's. */
+TEST(the_last_part_to_close_unmaps_nothing_of_the_programs)
+{
+    enum { PAGE = 4096 };
+    static mapped m;
+    char *own[RANKS] = {NULL};
+    uint32_t mapped_again = 0;
+    unsigned char resident[1];
+    if (!open_world(&m.w))
+        return;
+    run_ranks(RANKS, leave_host, &m);
+    for (uint32_t r = 0; r < 4 && !test_failed(); r++) {
+        if (!CHECK(m.bytes[r] > PAGE, "rank %u has no memory to return bytes in", r))
+            return;
+        own[r] = mmap(m.at[r], m.bytes[r], PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        own[r] = own[r] == MAP_FAILED ? NULL : own[r]; /* something of this process is there */
+        mapped_again += own[r] != NULL;
+    }
+    CHECK(mapped_again > 0, "nothing could be mapped where ronda's memory was");
+    run_ranks(RANKS, close_across, &m);
+    for (uint32_t r = 0; r < 4; r++)
+        for (size_t at = 0; own[r] && at < m.bytes[r]; at += PAGE)
+            if (!CHECK(mincore(own[r] + at, PAGE, resident) == 0,
+                       "rank %u: byte %zu of what the program mapped is gone", r, at))
+                break;
+    for (uint32_t r = 0; r < 4; r++)
+        if (own[r])
+            munmap(own[r], m.bytes[r]);
 }

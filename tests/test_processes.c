@@ -1,15 +1,24 @@
 /* test_processes.c: ranks as processes over shared memory: right results, and every way to die. */
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "calls.h"
 #include "plan/plan.h"
 #include "processes.h"
@@ -311,6 +320,56 @@ TEST(a_rank_exits_without_closing)
     job_run(4, leaves_without_a_word, NULL, 30);
 }
 
+/* A child that rank 1 has forked exits, too: that is nothing that others are told. */
+static void leave(bool killed)
+{
+    const pid_t child = fork();
+    if (child == 0)
+        exit(0);
+    waitpid(child, NULL, 0);
+    if (killed)
+        kill(getpid(), SIGKILL);
+    exit(0);
+}
+
+static int returns_from_main(job *j, uint32_t rank)
+{
+    const bool killed = *(const bool *)j->context;
+    ronda_comm *c = job_join(j, rank), *part = NULL;
+    float x[4] = {0};
+    CHECK(!ronda_split(c, 0, (int)rank, &part) && !ronda_barrier(part) && !ronda_barrier(c), "%s",
+          ronda_last_error(c));
+    atomic_fetch_add(&j->shared->number[0], 1);
+    while (rank == 1 && atomic_load(&j->shared->number[0]) < j->size)
+        sleep_ms(1); /* a death ends whatever call a rank is in */
+    if (rank == 1)
+        leave(killed);
+    ronda_comm *of[] = {c, part};
+    for (int i = 0; i < 2; i++) {
+        const ronda_status status = ronda_allreduce(of[i], x, x, 4, RONDA_F32, RONDA_SUM);
+        const char *text = ronda_last_error(of[i]), *exited = "exited without closing its communic";
+        CHECK(status == RONDA_EPEER && strstr(text, "rank 1") &&
+                  strstr(text, killed ? "died" : exited) && (!killed || !strstr(text, exited)),
+              "rank %u: %d: %s", rank, status, text);
+    }
+    if (ronda_close(part) || ronda_close(c))
+        return 2;
+    return 0;
+}
+
+TEST(a_rank_returns_from_main_without_closing)
+{
+    for (int killed = 0; killed < 2; killed++) {
+        job j = job_open(4, returns_from_main, &(bool){killed});
+        job_start(&j);
+        job_wait(&j, 30);
+        for (uint32_t r = 0; r < 4; r++)
+            CHECK(j.status[r] == (r == 1 && killed ? SIGKILL : 0), "rank %u ended with 0x%x", r,
+                  (unsigned)j.status[r]);
+        job_close(&j);
+    }
+}
+
 static int with_its_own_algorithm(job *j, uint32_t rank)
 {
     setenv("RONDA_ALGO", rank == 1 ? "allreduce=ring" : "allreduce=two_shot", 1);
@@ -421,4 +480,86 @@ static int stranger(job *j, uint32_t rank)
 TEST(strangers_do_no_harm)
 {
     job_run(8, stranger, NULL, 30);
+}
+
+/* --- a system without pidfds --- */
+
+/* From now on pidfd_open and epoll_pwait2 fail with this; false: that cannot be had here. */
+static bool refuse_calls(unsigned error)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_epoll_pwait2, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const struct sock_fprog filter = {.len = sizeof code / sizeof *code, .filter = code};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0 &&
+           syscall(SYS_pidfd_open, getpid(), 0) == -1 && errno == (int)error;
+}
+
+/* Rank 1 ends without a word after some calls; the others wait for it. */
+static int watch_without_pidfds(job *j, uint32_t rank)
+{
+    const unsigned *error = j->context;
+    if (!refuse_calls(*error))
+        return 77;
+    ronda_comm *c = job_join(j, rank);
+    for (uint32_t i = 0; c && i < 50; i++) {
+        double x = rank * 100.0 + i, y = 0;
+        const ronda_status status = ronda_allreduce(c, &x, &y, 1, RONDA_F64, RONDA_SUM);
+        CHECK(status == RONDA_OK && y == 300.0 + 3 * i, "call %u: %d, %g", i, status, y);
+    }
+    if (!c || rank == 1)
+        _exit(0);
+    const uint64_t from = rd_now_ns();
+    const ronda_status status = ronda_barrier(c);
+    const double seconds = (double)(rd_now_ns() - from) / 1e9;
+    CHECK(status == RONDA_EPEER && strstr(ronda_last_error(c), "rank 1 "), "%d: %s", status,
+          ronda_last_error(c));
+    CHECK(seconds < 10, "after %.1f s", seconds);
+    const ronda_status closed = ronda_close(c);
+    CHECK(closed == RONDA_OK || closed == RONDA_EPEER, "close: %d", closed);
+    return 0;
+}
+
+TEST(a_rank_dies_where_there_are_no_pidfds)
+{
+    static const unsigned errors[] = {ENOSYS, EPERM};
+    for (int i = 0; i < 2; i++) {
+        job j = job_open(3, watch_without_pidfds, &errors[i]);
+        job_start(&j);
+        job_wait(&j, 30);
+        for (uint32_t r = 0; r < 3; r++)
+            if (WIFEXITED(j.status[r]) && WEXITSTATUS(j.status[r]) == 77)
+                test_skip("no seccomp filter can be had here");
+            else
+                CHECK(j.status[r] == 0, "rank %u ended with 0x%x", r, (unsigned)j.status[r]);
+        job_close(&j);
+    }
+}
+
+/* One that has ended is gone, also while its parent does not know, and so is one whose number another has. */
+TEST(who_lives_is_known_without_a_pidfd)
+{
+    int ends[2];
+    CHECK(pipe(ends) == 0, "no pipe");
+    const pid_t child = fork();
+    if (child == 0) {
+        char byte;
+        close(ends[1]);
+        _exit(read(ends[0], &byte, 1) != 0);
+    }
+    const uint64_t start = rd_process_start(child);
+    CHECK(child > 0 && start && !rd_process_gone(child, start) && !rd_process_gone(child, 0),
+          "it lives");
+    CHECK(rd_process_gone(child, start + 1), "another one has its number");
+    close(ends[0]);
+    close(ends[1]);
+    siginfo_t info;
+    waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT);
+    CHECK(rd_process_gone(child, start), "it has ended");
+    waitpid(child, NULL, 0);
+    CHECK(rd_process_gone(child, start) && rd_process_start(child) == 0, "nothing is left of it");
 }

@@ -174,7 +174,7 @@ static const char *some_algorithms(rng *r)
 {
     static char text[600];
     size_t at = 0;
-    for (ronda_kind kind = 1; kind <= RONDA_BARRIER; kind++) {
+    for (ronda_kind kind = RONDA_ALLREDUCE; kind <= RONDA_BARRIER; kind++) {
         const rd_algorithm *found[16];
         uint32_t count = 0;
         for (const rd_algorithm *a = rd_algorithms; a->name; a++)

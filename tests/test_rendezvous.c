@@ -158,7 +158,8 @@ TEST(one_of_many_addresses_works)
     odd_addresses o = {.w = gather_open(1, NULL)};
     o.w.of[0].j.size = 2;
     o.w.of[0].j.timeout_ns = 4000000000;
-    o.reaching = (rd_reaching){.key = o.w.of[0].j.key,
+    o.reaching = (rd_reaching){.way = RD_WAY_KEY,
+                               .key = o.w.of[0].j.key,
                                .rank = 1,
                                .size = 2,
                                .until_ns = rd_deadline_ns(10000000000),

@@ -159,6 +159,19 @@ TEST(other_keys_and_none)
     gather_close(&w);
 }
 
+TEST(ranks_that_disagree_about_checksums)
+{
+    gathered w = gather_open(4, NULL);
+    w.of[2].j.checksum = RD_CHECKSUM_ON;
+    gather_run(&w);
+    for (uint32_t r = 0; r < w.size; r++)
+        CHECK(w.of[r].status == RONDA_EINVAL && w.of[r].err.peer == 2 &&
+                  strstr(w.of[r].err.message, ") has RONDA_CHECKSUM=auto, but rank 2 (") &&
+                  strstr(w.of[r].err.message, ") has RONDA_CHECKSUM=1: set it alike"),
+              "rank %u: %d: %s", r, w.of[r].status, w.of[r].err.message);
+    gather_close(&w);
+}
+
 TEST(a_key_is_needed_where_others_can_connect)
 {
     char address[100];
@@ -241,8 +254,11 @@ typedef struct {
 
 static void register_and_go(const rd_joining *j)
 {
-    rd_reaching reaching = {
-        .key = j->key, .rank = j->rank, .size = j->size, .until_ns = rd_deadline_ns(10000000000)};
+    rd_reaching reaching = {.way = RD_WAY_KEY,
+                            .key = j->key,
+                            .rank = j->rank,
+                            .size = j->size,
+                            .until_ns = rd_deadline_ns(10000000000)};
     rd_session session = {.fd = -1};
     rd_place place = {
         .name = "nowhere", .pid = 77, .cpus = 1, .quota = 1, .port = gather_port(), .count = 1};

@@ -281,7 +281,7 @@ static void run_failing(void *context, uint32_t rank)
         CHECK(started == RONDA_OK || (s->deed < 2 && started == want), "%s",
               ronda_last_error(comm));
         if (started) {
-            ronda_wait_all(requests, 3);
+            CHECK(ronda_wait_all(requests, 3), "all went well after a failed start");
             return;
         }
     }

@@ -401,3 +401,22 @@ TEST(a_full_disk)
         test_skip("no disk can be mounted here");
     job_close(&j);
 }
+
+/* A file that may not grow is a signal to whoever writes to it, unless he has looked before. */
+static int meet_without_files(job *j, uint32_t rank)
+{
+    const struct rlimit none = {0};
+    char path[100];
+    (void)rank;
+    setenv("RONDA_TRANSPORT", j->context, 1);
+    setrlimit(RLIMIT_FSIZE, &none);
+    snprintf(path, sizeof path, "%s/door", j->directory);
+    check_no_door(path, "File too large");
+    return 0;
+}
+
+TEST(files_may_not_grow)
+{
+    job_run(1, meet_without_files, "tcp", 20);
+    job_run(1, meet_without_files, "hosts", 20);
+}

@@ -295,7 +295,7 @@ static ronda_comm *join(job *j, const batch *b, uint32_t rank, uint32_t world)
                     (uint32_t)(b->seeds[world] >> 8) % 12);
     for (const rd_algorithm *a = rd_algorithms; a->name; a++)
         if (rng_below(&r, 6) == 0)
-            settings.forced[a->kind] = a;
+            settings.forced[rd_kind_row(a->kind)] = a;
     CHECK(rd_comm_open(link, &settings, NULL, &comm, &err) == RONDA_OK, "%s", err.message);
     return comm;
 }

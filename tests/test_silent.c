@@ -17,7 +17,7 @@ static void fail_world(rd_link *link)
     rd_error cause = {.rank = link->rank};
     rd_fail(&cause, RONDA_ETIMEOUT, 1, "rank 1 is silent");
     link->transport->abort(link, &cause);
-    link->transport->quiesce(link, rd_now_ns() + 1000000000);
+    link->transport->quiesce(link, rd_now_ns() + 1000000000, UINT64_MAX);
 }
 
 static void close_all(rd_link *links[], uint32_t size)

@@ -68,7 +68,7 @@ static void split_starved(job *j, uint32_t rank)
     }
     j->shared->number[rank] = (uint64_t)-status;
     CHECK(ronda_barrier(world) == status, "%d, but then: %s", status, ronda_last_error(world));
-    if (s->warm && !status)
+    if (s->warm && !status && j->size > 1) /* a rank alone has what the system maps, anywhere */
         CHECK(next_memory(world, rank, s) == before, "rank %u: memory has not come back", rank);
     CHECK(ronda_close(world) == RONDA_OK, "close");
 }

@@ -13,6 +13,10 @@ static const conformance_subject tcp = {
     .open = links_tcp, .refuses = true, .forgets = true, .slow = true};
 CONFORMANCE_TESTS(tcp)
 
+static const conformance_subject checked = {
+    .open = links_tcp_checked, .refuses = true, .forgets = true, .slow = true};
+CONFORMANCE_TESTS(checked)
+
 static const conformance_subject mixed = {
     .open = links_mixed, .refuses = true, .forgets = true, .slow = true};
 CONFORMANCE_TESTS(mixed)

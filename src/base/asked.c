@@ -33,14 +33,27 @@ void rd_asked_open(void)
     pthread_mutex_unlock(&changing);
 }
 
-void rd_asked_close(void)
+static void take_away(void)
 {
     struct sigaction now, before = {.sa_handler = SIG_DFL};
-    pthread_mutex_lock(&changing);
     if (--opened == 0 && installed) {
         if (sigaction(SIGUSR1, NULL, &now) == 0 && is_ours(&now))
             sigaction(SIGUSR1, &before, NULL);
         installed = false;
     }
+}
+
+void rd_asked_close(void)
+{
+    pthread_mutex_lock(&changing);
+    take_away();
+    pthread_mutex_unlock(&changing);
+}
+
+void rd_asked_close_inherited(void)
+{
+    if (pthread_mutex_trylock(&changing))
+        return;
+    take_away();
     pthread_mutex_unlock(&changing);
 }

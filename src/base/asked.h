@@ -21,5 +21,7 @@ static inline uint32_t rd_asked_count(void)
  * gives the signal back. */
 void rd_asked_open(void);
 void rd_asked_close(void);
+/* In a forked process: a thread of the parent's may have had the lock, and nobody gives it back. */
+void rd_asked_close_inherited(void);
 
 #endif

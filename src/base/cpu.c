@@ -2,24 +2,16 @@
  * eat the quota that the peers need, so the quota counts like cores. */
 #include "base/cpu.h"
 
-#include <fcntl.h>
+#include "base/clock.h"
+#include "base/fd.h"
+
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static bool read_text(const char *path, char *text, size_t capacity)
-{
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    const ssize_t n = read(fd, text, capacity - 1);
-    close(fd);
-    text[n > 0 ? n : 0] = 0;
-    return n > 0;
-}
 
 static uint32_t ceiling(double quota, double period)
 {
@@ -30,30 +22,47 @@ static uint32_t ceiling(double quota, double period)
     return whole < 1 ? 1 : whole + (cores > whole);
 }
 
-/* What cpu.max (version 2), or cpu.cfs_quota_us and cpu.cfs_period_us (version 1), say in a folder. */
-static uint32_t quota_in(const char *folder)
+/* Where the groups of a process are; version 1 or 2 of what the system has for them. */
+typedef struct {
+    char mount[300];
+    const char *group; /* a path below it */
+    bool second;
+    uint32_t *files; /* opened, or tried to */
+} tree;
+
+static bool read_in(const tree *t, const char *folder, const char *name, char *text,
+                    size_t capacity)
 {
-    char path[1400], text[128], period_text[64];
-    double quota, period;
-    snprintf(path, sizeof path, "%s/cpu.max", folder);
-    if (read_text(path, text, sizeof text))
-        return sscanf(text, "%lf %lf", &quota, &period) == 2 ? ceiling(quota, period) : UINT32_MAX;
-    snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", folder);
-    if (!read_text(path, text, sizeof text))
-        return UINT32_MAX;
-    snprintf(path, sizeof path, "%s/cpu.cfs_period_us", folder);
-    return read_text(path, period_text, sizeof period_text) ? ceiling(atof(text), atof(period_text))
-                                                            : UINT32_MAX;
+    char path[1400];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    ++*t->files;
+    return rd_file_text(path, text, capacity);
 }
 
-/* The least of a group and of every group above it; group: a path below the mount. */
-static uint32_t quota_of(const char *mount, const char *group)
+/* What cpu.max (version 2), or cpu.cfs_quota_us and cpu.cfs_period_us (version 1), say in a folder. */
+static uint32_t quota_in(const tree *t, const char *folder)
+{
+    char text[128], period_text[64];
+    double quota, period;
+    if (t->second)
+        return read_in(t, folder, "cpu.max", text, sizeof text) &&
+                       sscanf(text, "%lf %lf", &quota, &period) == 2
+                   ? ceiling(quota, period)
+                   : UINT32_MAX;
+    if (!read_in(t, folder, "cpu.cfs_quota_us", text, sizeof text) || atof(text) <= 0 ||
+        !read_in(t, folder, "cpu.cfs_period_us", period_text, sizeof period_text))
+        return UINT32_MAX;
+    return ceiling(atof(text), atof(period_text));
+}
+
+/* The least of the group and of every group above it. */
+static uint32_t quota_of(const tree *t)
 {
     char folder[1300];
     uint32_t least = UINT32_MAX;
-    snprintf(folder, sizeof folder, "%s%s", mount, group);
-    while (strlen(folder) >= strlen(mount)) {
-        const uint32_t cores = quota_in(folder);
+    snprintf(folder, sizeof folder, "%s%s", t->mount, strcmp(t->group, "/") == 0 ? "" : t->group);
+    while (strlen(folder) >= strlen(t->mount)) {
+        const uint32_t cores = quota_in(t, folder);
         least = cores < least ? cores : least;
         char *slash = strrchr(folder, '/');
         if (!slash)
@@ -72,37 +81,59 @@ static bool names_cpu(const char *list)
     return false;
 }
 
-/* A line of /proc/self/cgroup: "0::/group" is version 2, "4:cpu,cpuacct:/group" version 1. */
-static uint32_t quota_by(char *line)
+static bool mounted(tree *t, const char *base, const char *name)
 {
-    char *controllers = strchr(line, ':');
-    char *group = controllers ? strchr(controllers + 1, ':') : NULL;
-    if (!group || strlen(group) > 1000)
-        return UINT32_MAX;
-    *group++ = 0;
-    const bool second = controllers[1] == 0;
-    if (!second && !names_cpu(controllers + 1))
-        return UINT32_MAX;
-    const uint32_t one = quota_of(second ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu", group);
-    const uint32_t other =
-        quota_of(second ? "/sys/fs/cgroup/unified" : "/sys/fs/cgroup/cpu,cpuacct", group);
-    return one < other ? one : other;
+    snprintf(t->mount, sizeof t->mount, "%s%s%s", base, *name ? "/" : "", name);
+    return access(t->mount, F_OK) == 0;
 }
 
-uint32_t rd_cpu_quota(void)
+/* A line is "0::/group" of version 2, or "4:cpu,cpuacct:/group" of version 1.  Where both are there, the cpu is of
+ * the one that names it. */
+uint32_t rd_cpu_quota_by(char *lines, const char *base, uint32_t *files)
 {
-    char text[8192];
-    uint32_t least = UINT32_MAX;
-    if (!read_text("/proc/self/cgroup", text, sizeof text))
-        return least;
-    for (char *line = text, *end; line && *line; line = end) {
+    tree t = {.files = files};
+    const char *controllers = NULL;
+    uint32_t count = 0;
+    for (char *line = lines, *end; line && *line; line = end, count++) {
         end = strchr(line, '\n');
         if (end)
             *end++ = 0;
-        const uint32_t cores = quota_by(line);
-        least = cores < least ? cores : least;
+        char *list = strchr(line, ':'), *group = list ? strchr(list + 1, ':') : NULL;
+        if (!group || strlen(group) > 1000)
+            continue;
+        *group++ = 0;
+        const bool second = list[1] == 0;
+        if ((second && t.group) || (!second && !names_cpu(list + 1)))
+            continue;
+        t.group = group;
+        t.second = second;
+        controllers = list + 1;
     }
-    return least;
+    if (!t.group)
+        return UINT32_MAX;
+    const bool found = t.second
+                           ? (count > 1 && mounted(&t, base, "unified")) || mounted(&t, base, "")
+                           : mounted(&t, base, "cpu") || mounted(&t, base, controllers);
+    return found ? quota_of(&t) : UINT32_MAX;
+}
+
+/* Asked more than once at each start; what was true a moment ago is good enough.  One number, so that threads need
+ * no lock: the time, in tenths of a second and not 0, and the cores. */
+uint32_t rd_cpu_quota(void)
+{
+    static _Atomic uint64_t known;
+    static const uint64_t TENTH_NS = 100000000;
+    const uint64_t was = atomic_load_explicit(&known, memory_order_relaxed);
+    const uint64_t now = (rd_now_ns() / TENTH_NS & 0x7fffffff) + 1;
+    char text[8192];
+    uint32_t files = 1;
+    if (was && now - (was >> 32) < 10)
+        return (uint32_t)was;
+    const uint32_t cores = rd_file_text("/proc/self/cgroup", text, sizeof text)
+                               ? rd_cpu_quota_by(text, "/sys/fs/cgroup", &files)
+                               : UINT32_MAX;
+    atomic_store_explicit(&known, now << 32 | cores, memory_order_relaxed);
+    return cores;
 }
 
 uint32_t rd_usable_cpus(void)

@@ -15,5 +15,8 @@ uint64_t rd_cpu_mark(void);
 
 /* Of how many cores the cgroup's quota allows the time, rounded up; UINT32_MAX: there is none. */
 uint32_t rd_cpu_quota(void);
+/* By what /proc/self/cgroup says, which is cut to pieces, and the groups' files below `base`; *files grows by how many
+ * were opened, or tried. */
+uint32_t rd_cpu_quota_by(char *lines, const char *base, uint32_t *files);
 
 #endif

@@ -56,9 +56,16 @@ void *rd_map(size_t bytes)
     return map_zeros(bytes, MAP_NORESERVE);
 }
 
+/* Pages that come at the first touch would be counted by nobody until then: the next who asks would be given them
+ * again. */
 void *rd_pages(size_t bytes)
 {
-    return map_zeros(bytes, 0);
+    enum { SIZEABLE = 1 << 20, POPULATE_WRITE = 23 }; /* MADV_POPULATE_WRITE, since Linux 5.14 */
+    void *p = map_zeros(bytes, 0);
+    if (!p || bytes < SIZEABLE || madvise(p, bytes, POPULATE_WRITE) == 0 || errno == EINVAL)
+        return p;
+    munmap(p, bytes);
+    return NULL;
 }
 
 void *rd_map_file(int fd, size_t bytes)
@@ -69,6 +76,17 @@ void *rd_map_file(int fd, size_t bytes)
     }
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     return p == MAP_FAILED ? NULL : p;
+}
+
+void *rd_map_wiped(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    if (madvise(p, bytes, MADV_WIPEONFORK) == 0)
+        return p;
+    munmap(p, bytes);
+    return NULL;
 }
 
 void rd_unmap(void *p, size_t bytes)

@@ -18,6 +18,8 @@ void *rd_pages(size_t bytes);
 /* What a file holds, shared with whoever maps it too.  NULL: errno says why. */
 void *rd_map_file(int fd, size_t bytes);
 void rd_unmap(void *p, size_t bytes);
+/* Zeros, and zeros again in a process that is forked.  NULL: the kernel has no such thing. */
+void *rd_map_wiped(size_t bytes);
 
 /* For what takes memory by other ways: has a test asked for refusals? */
 bool rd_mem_refused(void);

@@ -18,90 +18,93 @@ static const struct {
              [RONDA_I32] = {"i32", 4, false}, [RONDA_U32] = {"u32", 4, false},
              [RONDA_I64] = {"i64", 8, false}, [RONDA_U64] = {"u64", 8, false}};
 
-static const char *const ops[] = {
-    [RONDA_SUM] = "sum", [RONDA_MEAN] = "mean", [RONDA_PROD] = "prod", [RONDA_MIN] = "min",
-    [RONDA_MAX] = "max", [RONDA_BAND] = "band", [RONDA_BOR] = "bor",   [RONDA_BXOR] = "bxor"};
+static const char *const ops[RD_OPS] = {
+    [RONDA_SUM - RONDA_SUM] = "sum",   [RONDA_MEAN - RONDA_SUM] = "mean",
+    [RONDA_PROD - RONDA_SUM] = "prod", [RONDA_MIN - RONDA_SUM] = "min",
+    [RONDA_MAX - RONDA_SUM] = "max",   [RONDA_BAND - RONDA_SUM] = "band",
+    [RONDA_BOR - RONDA_SUM] = "bor",   [RONDA_BXOR - RONDA_SUM] = "bxor"};
 
 static const rd_kind_facts kinds[RD_KINDS] = {
-    [RONDA_ALLREDUCE] = {.name = "allreduce",
-                         .gives = RD_BLOCK,
-                         .gets = RD_BLOCK,
-                         .place = RD_SAME,
-                         .reduces = true},
-    [RONDA_REDUCE] = {.name = "reduce",
-                      .gives = RD_BLOCK,
-                      .gets = RD_BLOCK,
-                      .place = RD_SAME,
-                      .root_gets = true,
-                      .reduces = true,
-                      .rooted = true},
-    [RONDA_BROADCAST] = {.name = "broadcast",
-                         .gives = RD_NOTHING,
-                         .gets = RD_BLOCK,
-                         .place = RD_APART,
-                         .rooted = true},
-    [RONDA_ALLGATHER] = {.name = "allgather",
-                         .gives = RD_BLOCK,
-                         .gets = RD_BLOCKS,
-                         .place = RD_SEND_IN_RECV},
-    [RONDA_ALLGATHERV] = {.name = "allgatherv",
-                          .gives = RD_BLOCK,
-                          .gets = RD_BLOCKS,
-                          .place = RD_SEND_IN_RECV,
-                          .counted = true},
-    [RONDA_REDUCE_SCATTER] = {.name = "reduce_scatter",
-                              .gives = RD_BLOCKS,
-                              .gets = RD_BLOCK,
-                              .place = RD_RECV_IN_SEND,
-                              .reduces = true},
-    [RONDA_REDUCE_SCATTERV] = {.name = "reduce_scatterv",
-                               .gives = RD_BLOCKS,
-                               .gets = RD_BLOCK,
-                               .place = RD_RECV_IN_SEND,
-                               .reduces = true,
-                               .counted = true},
-    [RONDA_GATHER] = {.name = "gather",
-                      .gives = RD_BLOCK,
-                      .gets = RD_BLOCKS,
-                      .place = RD_SEND_IN_RECV,
-                      .root_gets = true,
-                      .rooted = true},
-    [RONDA_GATHERV] = {.name = "gatherv",
-                       .gives = RD_BLOCK,
-                       .gets = RD_BLOCKS,
-                       .place = RD_SEND_IN_RECV,
-                       .root_gets = true,
-                       .rooted = true,
-                       .counted = true},
-    [RONDA_SCATTER] = {.name = "scatter",
-                       .gives = RD_BLOCKS,
-                       .gets = RD_BLOCK,
-                       .place = RD_RECV_IN_SEND,
-                       .root_gives = true,
-                       .rooted = true},
-    [RONDA_SCATTERV] = {.name = "scatterv",
-                        .gives = RD_BLOCKS,
-                        .gets = RD_BLOCK,
-                        .place = RD_RECV_IN_SEND,
-                        .root_gives = true,
-                        .rooted = true,
-                        .counted = true},
-    [RONDA_ALLTOALL] = {.name = "alltoall",
-                        .gives = RD_BLOCKS,
-                        .gets = RD_BLOCKS,
-                        .place = RD_SAME},
-    [RONDA_ALLTOALLV] = {.name = "alltoallv",
-                         .gives = RD_BLOCKS,
-                         .gets = RD_BLOCKS,
-                         .place = RD_APART,
-                         .counted = true},
-    [RONDA_SCAN] =
+    [RONDA_ALLREDUCE - RONDA_ALLREDUCE] = {.name = "allreduce",
+                                           .gives = RD_BLOCK,
+                                           .gets = RD_BLOCK,
+                                           .place = RD_SAME,
+                                           .reduces = true},
+    [RONDA_REDUCE - RONDA_ALLREDUCE] = {.name = "reduce",
+                                        .gives = RD_BLOCK,
+                                        .gets = RD_BLOCK,
+                                        .place = RD_SAME,
+                                        .root_gets = true,
+                                        .reduces = true,
+                                        .rooted = true},
+    [RONDA_BROADCAST - RONDA_ALLREDUCE] = {.name = "broadcast",
+                                           .gives = RD_NOTHING,
+                                           .gets = RD_BLOCK,
+                                           .place = RD_APART,
+                                           .rooted = true},
+    [RONDA_ALLGATHER - RONDA_ALLREDUCE] = {.name = "allgather",
+                                           .gives = RD_BLOCK,
+                                           .gets = RD_BLOCKS,
+                                           .place = RD_SEND_IN_RECV},
+    [RONDA_ALLGATHERV - RONDA_ALLREDUCE] = {.name = "allgatherv",
+                                            .gives = RD_BLOCK,
+                                            .gets = RD_BLOCKS,
+                                            .place = RD_SEND_IN_RECV,
+                                            .counted = true},
+    [RONDA_REDUCE_SCATTER - RONDA_ALLREDUCE] = {.name = "reduce_scatter",
+                                                .gives = RD_BLOCKS,
+                                                .gets = RD_BLOCK,
+                                                .place = RD_RECV_IN_SEND,
+                                                .reduces = true},
+    [RONDA_REDUCE_SCATTERV - RONDA_ALLREDUCE] = {.name = "reduce_scatterv",
+                                                 .gives = RD_BLOCKS,
+                                                 .gets = RD_BLOCK,
+                                                 .place = RD_RECV_IN_SEND,
+                                                 .reduces = true,
+                                                 .counted = true},
+    [RONDA_GATHER - RONDA_ALLREDUCE] = {.name = "gather",
+                                        .gives = RD_BLOCK,
+                                        .gets = RD_BLOCKS,
+                                        .place = RD_SEND_IN_RECV,
+                                        .root_gets = true,
+                                        .rooted = true},
+    [RONDA_GATHERV - RONDA_ALLREDUCE] = {.name = "gatherv",
+                                         .gives = RD_BLOCK,
+                                         .gets = RD_BLOCKS,
+                                         .place = RD_SEND_IN_RECV,
+                                         .root_gets = true,
+                                         .rooted = true,
+                                         .counted = true},
+    [RONDA_SCATTER - RONDA_ALLREDUCE] = {.name = "scatter",
+                                         .gives = RD_BLOCKS,
+                                         .gets = RD_BLOCK,
+                                         .place = RD_RECV_IN_SEND,
+                                         .root_gives = true,
+                                         .rooted = true},
+    [RONDA_SCATTERV - RONDA_ALLREDUCE] = {.name = "scatterv",
+                                          .gives = RD_BLOCKS,
+                                          .gets = RD_BLOCK,
+                                          .place = RD_RECV_IN_SEND,
+                                          .root_gives = true,
+                                          .rooted = true,
+                                          .counted = true},
+    [RONDA_ALLTOALL - RONDA_ALLREDUCE] = {.name = "alltoall",
+                                          .gives = RD_BLOCKS,
+                                          .gets = RD_BLOCKS,
+                                          .place = RD_SAME},
+    [RONDA_ALLTOALLV - RONDA_ALLREDUCE] = {.name = "alltoallv",
+                                           .gives = RD_BLOCKS,
+                                           .gets = RD_BLOCKS,
+                                           .place = RD_APART,
+                                           .counted = true},
+    [RONDA_SCAN - RONDA_ALLREDUCE] =
         {.name = "scan", .gives = RD_BLOCK, .gets = RD_BLOCK, .place = RD_SAME, .reduces = true},
-    [RONDA_EXSCAN] =
+    [RONDA_EXSCAN - RONDA_ALLREDUCE] =
         {.name = "exscan", .gives = RD_BLOCK, .gets = RD_BLOCK, .place = RD_SAME, .reduces = true},
-    [RONDA_BARRIER] = {.name = "barrier", .gives = RD_BLOCK, .gets = RD_BLOCK, .place = RD_APART}};
+    [RONDA_BARRIER - RONDA_ALLREDUCE] = {
+        .name = "barrier", .gives = RD_BLOCK, .gets = RD_BLOCK, .place = RD_APART}};
 
-enum { TYPES = sizeof types / sizeof *types, OPS = sizeof ops / sizeof *ops };
+enum { TYPES = sizeof types / sizeof *types };
 
 const char *rd_type_name(ronda_type type)
 {
@@ -121,12 +124,13 @@ bool rd_type_is_float(ronda_type type)
 const char *rd_op_name(ronda_op op)
 {
     const rd_user_op *user = op < RD_FIRST_USER_OP ? NULL : rd_user_op_of(op);
-    return op > 0 && op < OPS ? ops[op] : user ? user->name : "?";
+    return rd_op_row(op) < RD_OPS ? ops[rd_op_row(op)] : user ? user->name : "?";
 }
 
 const rd_kind_facts *rd_kind(ronda_kind kind)
 {
-    return &kinds[kind > 0 && kind < RD_KINDS ? kind : 0];
+    static const rd_kind_facts none;
+    return rd_kind_row(kind) < RD_KINDS ? &kinds[rd_kind_row(kind)] : &none;
 }
 
 const char *rd_kind_name(ronda_kind kind)
@@ -145,25 +149,46 @@ ronda_type rd_type_named(const char *name)
 
 ronda_op rd_op_named(const char *name)
 {
-    for (ronda_op o = 1; o < OPS; o++)
-        if (strcmp(name, ops[o]) == 0)
+    for (ronda_op o = RONDA_SUM; o <= RONDA_BXOR; o++)
+        if (strcmp(name, rd_op_name(o)) == 0)
             return o;
     return 0;
 }
 
 ronda_kind rd_kind_named(const char *name)
 {
-    for (ronda_kind k = 1; k < RD_KINDS; k++)
-        if (kinds[k].name && strcmp(name, kinds[k].name) == 0)
+    for (ronda_kind k = RONDA_ALLREDUCE; k <= RONDA_BARRIER; k++)
+        if (strcmp(name, rd_kind_name(k)) == 0)
             return k;
     return 0;
 }
 
+bool rd_is_op(ronda_op op)
+{
+    return rd_op_row(op) < RD_OPS || rd_user_op_of(op);
+}
+
+void rd_not_text(int32_t number, const char *wanted, char *text, size_t capacity)
+{
+    const char *is = NULL, *name = NULL;
+    if (ronda_type_size(number)) {
+        is = "a type";
+        name = rd_type_name(number);
+    } else if (rd_is_op(number)) {
+        is = "an op";
+        name = rd_op_name(number);
+    } else if ((name = rd_kind(number)->name)) {
+        is = "a collective";
+    }
+    if (is)
+        snprintf(text, capacity, "%" PRId32 " is %s (%s), not %s", number, is, name, wanted);
+    else
+        snprintf(text, capacity, "%" PRId32 " is not %s", number, wanted);
+}
+
 bool rd_op_allows(ronda_op op, ronda_type type)
 {
-    if (op >= RD_FIRST_USER_OP)
-        return rd_user_op_of(op) && ronda_type_size(type);
-    if (op <= 0 || op >= OPS || ronda_type_size(type) == 0)
+    if (!rd_is_op(op) || ronda_type_size(type) == 0)
         return false;
     return !(rd_type_is_float(type) && (op == RONDA_BAND || op == RONDA_BOR || op == RONDA_BXOR));
 }
@@ -196,6 +221,18 @@ int rd_kind_gets(ronda_kind kind, uint32_t rank, uint32_t root)
     const rd_kind_facts *k = rd_kind(kind);
     return (k->root_gets && rank != root) || (kind == RONDA_EXSCAN && rank == 0) ? RD_NOTHING
                                                                                  : k->gets;
+}
+
+void rd_pending_text(const rd_pending *p, char *text, size_t capacity)
+{
+    const bool sends = p->direction == RD_SENDING;
+    char tag[24] = "any tag", peer[24] = "any rank";
+    if (p->tag != RONDA_ANY)
+        snprintf(tag, sizeof tag, "tag %" PRIu32, p->tag);
+    if (p->peer != RONDA_ANY)
+        snprintf(peer, sizeof peer, "rank %" PRIu32, p->peer);
+    snprintf(text, capacity, "%s of %" PRIu64 " %s with %s %s %s", sends ? "send" : "recv",
+             p->count, rd_type_name(p->type), tag, sends ? "to" : "from", peer);
 }
 
 void rd_record_text(const rd_record *r, char *text, size_t capacity)

@@ -4,13 +4,31 @@
 
 #include "ronda.h"
 
+/* Ops and kinds are numbered without gaps from the first to the last; the row of a table that belongs to
+ * one is 0 .. RD_OPS - 1 or 0 .. RD_KINDS - 1, and beyond of what is none. */
+enum {
+    RD_OPS = RONDA_BXOR - RONDA_SUM + 1, /* ronda's own */
+    RD_KINDS = RONDA_BARRIER - RONDA_ALLREDUCE + 1
+};
+static inline uint32_t rd_op_row(ronda_op op)
+{
+    return (uint32_t)op - RONDA_SUM;
+}
+static inline uint32_t rd_kind_row(ronda_kind kind)
+{
+    return (uint32_t)kind - RONDA_ALLREDUCE;
+}
+
 const char *rd_type_name(ronda_type type);  /* "f32"; "type 77" is not a type: "?" */
 const char *rd_op_name(ronda_op op);        /* "sum" */
 const char *rd_kind_name(ronda_kind kind);  /* "allreduce" */
 ronda_type rd_type_named(const char *name); /* 0: none */
 ronda_op rd_op_named(const char *name);
 ronda_kind rd_kind_named(const char *name);
+/* That a number is not what was wanted ("a type"), and what it is: "101 is an op (sum), not a type". */
+void rd_not_text(int32_t number, const char *wanted, char *text, size_t capacity);
 bool rd_type_is_float(ronda_type type);
+bool rd_is_op(ronda_op op);
 bool rd_op_allows(ronda_op op, ronda_type type); /* both valid, and op defined for type */
 
 /* What the ranks of a collective give and get: everything that follows from the kind alone.  A BLOCK is
@@ -28,7 +46,6 @@ typedef struct {
     bool counted;               /* each rank's block has a length of its own */
 } rd_kind_facts;
 const rd_kind_facts *rd_kind(ronda_kind kind); /* of what is no kind: a row without a name */
-enum { RD_KINDS = RONDA_BARRIER + 1 };
 bool rd_kind_reduces(ronda_kind kind);
 bool rd_kind_rooted(ronda_kind kind);
 bool rd_kind_means(ronda_kind kind); /* and RONDA_MEAN means something there */
@@ -47,5 +64,16 @@ typedef struct {
 } rd_record;
 
 void rd_record_text(const rd_record *record, char *text, size_t capacity);
+
+/* A message that a rank waits for, as messages show it: "send of 10 f32 with tag 3 to rank 1". */
+typedef enum { RD_NO_MESSAGE, RD_SENDING, RD_RECEIVING } rd_direction;
+typedef struct {
+    rd_direction direction;
+    ronda_type type;
+    uint32_t peer, tag; /* RONDA_ANY: of a receive, any */
+    uint64_t count;
+} rd_pending;
+
+void rd_pending_text(const rd_pending *pending, char *text, size_t capacity);
 
 #endif

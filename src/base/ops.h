@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "ronda.h"
 
-enum { RD_FIRST_USER_OP = 64, RD_OP_NAME = 32, RD_MOST_USER_OPS = 256 };
+enum { RD_FIRST_USER_OP = 1000, RD_OP_NAME = 32, RD_MOST_USER_OPS = 256 };
 
 typedef struct {
     char name[RD_OP_NAME];

@@ -1,6 +1,8 @@
 /* tell.c: a word to the launcher; see tell.h. */
 #include "base/tell.h"
 
+#include "base/fd.h"
+
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -40,9 +42,9 @@ void rd_tell(uint32_t rank, uint32_t size, uint32_t failed)
     const rd_told told = {RD_TOLD_MAGIC, rank, failed};
     rd_tell_prepare();
     if (!launcher.length || rank != launcher.rank || size != launcher.size ||
-        (failed >= size && failed != RD_TOLD_NOBODY))
+        (failed >= size && failed < RD_TOLD_UNCLOSED))
         return;
-    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const int fd = rd_fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (fd < 0)
         return;
     /* Its queue is short, and all ranks speak at once; but nobody waits for long, and none that starts. */

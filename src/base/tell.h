@@ -12,6 +12,7 @@ typedef struct {
     uint32_t magic, rank, failed;
 } rd_told;
 enum { RD_TOLD_MAGIC = 0x72647401 };
+#define RD_TOLD_UNCLOSED (UINT32_MAX - 1) /* it exits, and has not closed its communicator */
 #define RD_TOLD_NOBODY UINT32_MAX /* what was said before is no more: it has joined a world anew */
 
 /* Remembers what the environment says of it; the first call does. */

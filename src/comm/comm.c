@@ -1,10 +1,17 @@
 /* comm.c: a call from the API to the engine and back. */
 #include "comm/comm.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
+
+#include <assert.h>
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <unistd.h>
+
+_Static_assert(sizeof((rd_error *)0)->message == sizeof((ronda_error *)0)->message,
+               "a sentence fits into the public error");
 
 /* What is known of who shares memory with whom, and what messages cost then.  false: no memory. */
 static bool find_hosts(const rd_link *link, rd_hosts **hosts, rd_facts *facts)
@@ -26,21 +33,39 @@ static bool find_hosts(const rd_link *link, rd_hosts **hosts, rd_facts *facts)
     return true;
 }
 
+/* In the process that made it, or with a copy of it. */
+static void leave_siblings(ronda_comm *c)
+{
+    if (c->siblings && --c->siblings->users == 0)
+        rd_free(c->siblings);
+}
+
+static void free_unopened(ronda_comm *c)
+{
+    if (!c)
+        return;
+    rd_hosts_free(c->hosts);
+    leave_siblings(c);
+    rd_free(c);
+}
+
 ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm *kin,
                           ronda_comm **out, rd_error *err)
 {
     ronda_comm *c = rd_alloc(sizeof *c);
-    if (!c || !find_hosts(link, &c->hosts, &c->facts) ||
+    if (c && (c->siblings = kin ? kin->siblings : rd_alloc(sizeof *c->siblings)))
+        c->siblings->users++;
+    if (!c || !c->siblings || !find_hosts(link, &c->hosts, &c->facts) ||
         rd_engine_open(link, kin ? kin->engine : NULL, &c->engine)) {
-        if (c)
-            rd_hosts_free(c->hosts);
-        rd_free(c);
+        free_unopened(c);
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "no memory for a communicator");
     }
     c->rank = link->rank;
     c->size = link->size;
+    c->generation = link->generation;
+    c->pid = (int32_t)getpid();
     c->link = link;
-    c->timeout_ns = settings->timeout_ns;
+    c->timeout_ns = link->timeout_ns = settings->timeout_ns;
     c->log = settings->log;
     for (int k = 0; k < RD_KINDS; k++)
         c->forced[k] = settings->forced[k];
@@ -48,8 +73,7 @@ ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm
     c->tender = kin ? rd_tender_share(kin->tender) : NULL;
     if (!kin && settings->tended && !(c->tender = rd_tender_open(c->engine))) {
         rd_engine_close(c->engine, 0, err);
-        rd_hosts_free(c->hosts);
-        rd_free(c);
+        free_unopened(c);
         return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: no thread to move its calls",
                        link->rank);
     }
@@ -62,10 +86,25 @@ ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm
     return RONDA_OK;
 }
 
+void rd_comm_dismantle(ronda_comm *c)
+{
+    rd_plans_orphan(c);
+    rd_requests_free(c);
+    rd_comm_free_all(c);
+    c->link->transport->close(c->link);
+    rd_prepared_free(&c->prepared);
+    rd_free(c->choices);
+    rd_hosts_free(c->hosts);
+    leave_siblings(c);
+    rd_free(c);
+}
+
 ronda_status rd_comm_close(ronda_comm *c)
 {
+    rd_exit_drop(&c->exits);
     rd_comm_lock(c);
     rd_engine_heed(c->engine, NULL);
+    c->link->close_by_ns = rd_deadline_ns(c->timeout_ns);
     const bool alone = c->tender && rd_tender_drop(c->tender, c->engine);
     rd_tender *tender = alone ? NULL : c->tender;
     const ronda_status status = rd_engine_close(c->engine, c->timeout_ns, &c->error);
@@ -73,15 +112,10 @@ ronda_status rd_comm_close(ronda_comm *c)
         rd_asked_close();
     rd_log_say(&c->log, RD_LOG_INFO, "rank %u of %u: closed after %llu calls%s%s", c->rank, c->size,
                (unsigned long long)c->sequence, status ? ": " : "", status ? c->error.message : "");
-    rd_plans_orphan(c);
-    rd_requests_free(c);
-    rd_comm_free_all(c);
-    c->link->transport->close(c->link);
-    rd_prepared_free(&c->prepared);
-    rd_hosts_free(c->hosts);
     if (status)
         *rd_thread_error() = c->error;
-    rd_free(c);
+    c->siblings->inside--;
+    rd_comm_dismantle(c);
     if (tender)
         rd_tender_leave(tender);
     return status;
@@ -121,6 +155,7 @@ static ronda_status fail_for_good(ronda_comm *c)
     if (c->failed)
         return c->error.status;
     c->failed = true;
+    rd_engine_heard(c->engine);
     c->cause = c->error;
     rd_log_say(&c->log, RD_LOG_INFO, "rank %u: failed: %s", c->rank, c->error.message);
     return c->error.status;
@@ -143,6 +178,7 @@ static ronda_status prepare(ronda_comm *c, const rd_call *call, rd_prepared **p,
                     .fold = (*p)->fold,
                     .user = (*p)->user,
                     .priority = call->priority,
+                    .running = c->link->running,
                     .record = {.sequence = c->sequence + 1,
                                .count = call->count,
                                .mark = next_mark(c->mark, (*p)->hash),
@@ -182,6 +218,7 @@ static ronda_request *take_request(ronda_comm *c)
 {
     ronda_request *r = c->unused;
     if (r) {
+        assert(!r->open && r->comm == c);
         c->unused = r->unused;
         return r;
     }
@@ -264,7 +301,7 @@ bool rd_comm_test(ronda_request *r)
     /* While the thread that moves it is at it there is no need to ask; but in the end one must */
     if (!c->tender || ++c->tests % OFTEN == 0)
         rd_comm_lock(c);
-    else if (!rd_tender_try(c->tender))
+    else if (!rd_comm_try_lock(c))
         return false;
     rd_engine_heed(c->engine, NULL);
     const bool done =
@@ -282,6 +319,7 @@ ronda_status rd_comm_wait(ronda_request *r)
     const ronda_status status =
         r->letter ? rd_mail_wait(c->engine, r->letter, timeout_ns, r->info, &c->error)
                   : rd_engine_wait(c->engine, r->flight, timeout_ns, &c->error);
+    assert(r->open && c->open_requests > 0);
     rd_prepared_drop(r->prepared);
     r->letter = NULL;
     r->open = false;

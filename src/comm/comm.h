@@ -2,6 +2,7 @@
 #ifndef RD_COMM_H
 #define RD_COMM_H
 
+#include "base/exits.h"
 #include "base/log.h"
 #include "comm/bootstrap.h"
 #include "comm/environment.h"
@@ -36,17 +37,22 @@ struct rd_prepared {
     const rd_user_op *user;
     uint32_t algorithm; /* row of the table */
     uint32_t users;     /* requests and plans that hold it: it stays */
-    bool apart;         /* not one of the set: all of that were held */
+    bool apart;         /* of the set no more: who drops it last frees it */
     uint64_t hash;      /* of what must be equal on all ranks: call and algorithm */
-    uint64_t used;      /* when last */
+    uint64_t key;       /* of the whole call: where it is in the set */
+    size_t bytes;       /* all of it takes */
+    rd_prepared *next;  /* in its bucket */
+    rd_prepared *newer, *older;
 };
 
-/* Bounded: what was used longest ago goes first. */
-enum { RD_PREPARED = 64 };
+/* Bounded by bytes: what was used longest ago goes first. */
+enum { RD_PREPARED_BYTES = 32 << 20 };
 typedef struct {
-    rd_prepared at[RD_PREPARED];
-    uint32_t count, last;
-    uint64_t uses;
+    rd_prepared **buckets;        /* [bucket_count], a power of two, or 0 */
+    rd_prepared *newest, *oldest; /* by when they were last asked for */
+    uint32_t bucket_count, count;
+    size_t bytes;      /* of all that are in it */
+    size_t most_bytes; /* 0: RD_PREPARED_BYTES */
 } rd_prepared_set;
 
 /* A call that does not block.  Requests live until their communicator is closed, and are used again: whoever
@@ -72,19 +78,26 @@ struct ronda_plan {
 };
 
 /* What ronda_alloc() gave. */
-typedef struct {
+typedef struct rd_block {
+    struct rd_block *next;
     void *memory;
     size_t bytes;
 } rd_block;
-typedef struct {
-    rd_block *at;
-    uint32_t count, capacity;
-} rd_blocks;
 
 typedef struct rd_tender rd_tender;
 
+/* What a communicator and all that were split off it share: one thread at a time uses them. */
+typedef struct {
+    uint32_t users;  /* communicators */
+    uint32_t inside; /* calls that a thread is in, those that a call is made of counted too */
+} rd_siblings;
+
 struct ronda_comm {
     uint32_t rank, size;
+    uint32_t generation; /* number of the process that made it: see base/generation.h */
+    int32_t pid;         /* and what the system calls it */
+    rd_exit_note exits;  /* of a world of processes */
+    rd_siblings *siblings;
     rd_tender *tender; /* or NULL: calls move while the program is inside one */
     rd_link *link;
     rd_engine *engine;
@@ -98,12 +111,14 @@ struct ronda_comm {
     rd_hosts *hosts; /* NULL: one, or nobody knows */
     rd_log log;
     uint8_t everyone;                     /* the token of a barrier that blocks */
-    const rd_algorithm *forced[RD_KINDS]; /* per kind; NULL: by cost */
+    const rd_algorithm *forced[RD_KINDS]; /* by rd_kind_row(); NULL: by cost */
     rd_prepared_set prepared;
-    rd_blocks blocks;
+    _Atomic uint64_t *choices; /* [RD_CHOICES], or NULL: the link has them, or none was made */
+    rd_block *blocks;          /* the one given last comes first */
     ronda_request *requests, *unused;
     uint32_t open_requests, tests;
     ronda_plan *plans;
+    ronda_comm *abandoned; /* the next of those that forked.c has given up */
 };
 
 typedef struct {
@@ -126,6 +141,7 @@ ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm
 /* split.c */
 ronda_status rd_comm_split(ronda_comm *c, int color, int key, ronda_comm **out);
 ronda_status rd_comm_close(ronda_comm *c);
+void rd_comm_dismantle(ronda_comm *c); /* the last half of it: its engine is gone */
 /* p: what rd_prepared_find() found, or NULL. */
 ronda_status rd_comm_run(ronda_comm *c, const rd_call *call, rd_prepared *p, const void *in,
                          void *out);
@@ -144,16 +160,35 @@ bool rd_tender_drop(rd_tender *t, const rd_engine *leaving); /* true: it is gone
 void rd_tender_enter(rd_tender *t);
 bool rd_tender_try(rd_tender *t); /* enters, if that can be done at once */
 void rd_tender_leave(rd_tender *t);
+void rd_tender_forget(rd_tender *t); /* in a forked process, which has no such thread */
 static inline void rd_comm_lock(ronda_comm *c)
 {
     if (c->tender)
         rd_tender_enter(c->tender);
+    c->siblings->inside++;
+}
+static inline bool rd_comm_try_lock(ronda_comm *c)
+{
+    if (c->tender && !rd_tender_try(c->tender))
+        return false;
+    c->siblings->inside++;
+    return true;
 }
 static inline void rd_comm_unlock(ronda_comm *c)
 {
+    c->siblings->inside--;
     if (c->tender)
         rd_tender_leave(c->tender);
 }
+
+/* forked.c: this process was forked from the one that made the communicator, and is no rank of it. */
+static inline bool rd_comm_inherited(const ronda_comm *c)
+{
+    return __builtin_expect(c->generation != rd_generation(), 0);
+}
+ronda_status rd_comm_refuse(ronda_comm *c, const char *function); /* RONDA_EINVAL, and why */
+/* Gives back what is this process's of an inherited one, and tells nobody; it never waits. */
+void rd_comm_close_inherited(ronda_comm *c);
 
 /* The communicator's error, of this rank and about nobody; the message begins with "rank N: ". */
 ronda_status rd_comm_fail(ronda_comm *c, ronda_status status, const char *format, ...)
@@ -191,7 +226,10 @@ void rd_plans_orphan(ronda_comm *c); /* their communicator goes */
 
 /* memory.c */
 void *rd_comm_alloc(ronda_comm *c, size_t bytes); /* NULL: none to be had */
-bool rd_comm_free(ronda_comm *c, void *memory);   /* false: not what rd_comm_alloc gave */
+/* RONDA_EINVAL: not what rd_comm_alloc gave, or a call under way has it */
+ronda_status rd_comm_free(ronda_comm *c, void *memory);
+/* RONDA_EINVAL: a call of another communicator has some of its memory */
+ronda_status rd_comm_keeps_memory(ronda_comm *c);
 void rd_comm_free_all(ronda_comm *c);
 
 #endif

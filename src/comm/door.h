@@ -1,8 +1,11 @@
 /* door.h: where a rank of several hosts is called by others.
  *
- * Everybody who calls is heard at the same time: a stranger who says nothing, or rubbish, holds nobody up.
- * Up to RD_STRANGERS who have proved nothing are heard at once; the others wait in the system's queue,
- * and whoever takes too long is sent away for them. */
+ * Everybody who calls is heard at the same time, those first who have proved the key.  Connections that have not
+ * have RD_UNPROVEN slots, and never keep others waiting: the oldest of which no hello with a right mac has come is
+ * closed for the next that comes.  A rank says its hello as soon as it is connected, and the hello is read when its
+ * connection is accepted, so a rank is closed only by a rare chance, and calls again.  One whose hello is right
+ * keeps its slot for a second.  In each step so many connections are accepted and so many bytes are read, whatever
+ * others send. */
 #ifndef RD_DOOR_H
 #define RD_DOOR_H
 
@@ -10,14 +13,14 @@
 
 #include "comm/session.h"
 
-enum { RD_STRANGERS = 32, RD_LISTENERS = 4 };
+enum { RD_UNPROVEN = 64, RD_LISTENERS = 4 };
 
 typedef struct {
     rd_session session; /* fd -1: a free place */
-    bool greeted;       /* said hello */
+    bool greeted;       /* said a hello with a right mac, which others may have recorded */
     bool welcome;       /* proved the key: the owner hears what comes next */
     bool stays;         /* the owner's to set: others have to hurry */
-    rd_note hello;
+    rd_note proof;      /* who it is */
     uint64_t since_ns;
     nfds_t polled; /* 0: came after the last look */
 } rd_visitor;
@@ -26,25 +29,28 @@ typedef struct rd_door rd_door;
 struct rd_door {
     int listeners[RD_LISTENERS]; /* the owner's */
     uint32_t listener_count;
-    const char *key;
+    rd_way way;
+    const char *key;     /* NULL: RD_WAY_OPEN */
     uint32_t rank, size; /* whose door it is */
     uint64_t job;
     rd_place place;
     rd_visitor *visitors;
     uint32_t capacity;
     struct pollfd *polled;
-    uint8_t *table;      /* the owner's, for tables that welcome visitors bring, or NULL */
-    uint32_t wrong_keys; /* how often somebody came with one */
+    uint8_t *table;           /* the owner's, for tables that welcome visitors bring, or NULL */
+    uint32_t wrong_keys;      /* how often somebody came with one */
+    int givers[RD_LISTENERS]; /* the owner's: where the secret in key is fetched (same_user.h) */
+    uint32_t giver_count;
     void *owner;
-    /* A refusal, with why; or RONDA_OK.  Of who says hello, and again of who has proved the key. */
-    ronda_status (*judge)(rd_door *door, const rd_note *hello, char why[RD_NOTE_BODY]);
+    /* A refusal, with why; or RONDA_OK.  Of who has proved the key. */
+    ronda_status (*judge)(rd_door *door, const rd_note *proof, char why[RD_NOTE_BODY]);
     /* A note of a visitor who is welcome.  Not RONDA_OK: the door's owner fails with that */
     ronda_status (*hear)(rd_door *door, rd_visitor *from, const rd_note *note, rd_error *err);
     /* A welcome visitor has closed, or said what makes no sense; it is not closed yet */
     ronda_status (*lose)(rd_door *door, rd_visitor *from, const char *how, rd_error *err);
 };
 
-/* Room for RD_STRANGERS and for so many who stay. */
+/* Room for RD_UNPROVEN and for so many who stay. */
 ronda_status rd_door_open(rd_door *door, uint32_t staying, rd_error *err);
 void rd_door_close(rd_door *door); /* not the listeners */
 /* Hears whoever has something to say, waiting until the deadline at most. */

@@ -38,10 +38,9 @@ ronda_status rd_environment_number(const char *name, uint32_t limit, uint32_t *o
 static ronda_status read_two(rd_launch *l, const char *rank, const char *size, rd_error *err)
 {
     bool has_rank = false, has_size = false;
-    ronda_status status =
-        rd_environment_number(size, RD_MOST_PROCESSES + 1, &l->size, &has_size, err);
+    ronda_status status = rd_environment_number(size, RD_MOST_RANKS + 1, &l->size, &has_size, err);
     if (!status)
-        status = rd_environment_number(rank, RD_MOST_PROCESSES, &l->rank, &has_rank, err);
+        status = rd_environment_number(rank, RD_MOST_RANKS, &l->rank, &has_rank, err);
     if (!status && l->size == 0)
         return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "%s=0: a world has at least one rank", size);
     return status;

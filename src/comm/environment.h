@@ -32,6 +32,7 @@ uint16_t rd_port_beside(uint16_t master);
 /* The first of "node[003-010,12],other"; false: it does not fit. */
 bool rd_first_host(const char *list, char *host, size_t capacity);
 
-enum { RD_MOST_PROCESSES = 1024 };
+/* Ranks of a world over sockets, or over several hosts; and ranks that share memory. */
+enum { RD_MOST_RANKS = 16384, RD_MOST_PROCESSES = 1024 };
 
 #endif

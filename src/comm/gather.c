@@ -1,9 +1,10 @@
 /* gather.c: rank 0 lets the others in, and starts the world when all are there.
  *
- * Everybody who connects is heard at the same time: a stranger who says nothing, or rubbish, holds
- * nobody up and is sent away; when many say nothing, whoever came first makes room.  bootstrap.c draws
- * the conversation. */
+ * Everybody who connects is heard at the same time: who says nothing, or rubbish, holds nobody up and is sent
+ * away; when there are many who have not proved the key, whoever of them came first makes room.  bootstrap.c
+ * draws the conversation. */
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/mem.h"
 #include "base/proof.h"
 #include "comm/bootstrap.h"
@@ -17,7 +18,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { STRANGERS = 64 }; /* connections beyond one per rank that are heard at a time */
+enum {
+    STRANGERS = 64,   /* connections beyond one per rank that are heard at a time */
+    MOST_ACCEPTS = 32 /* that are accepted before others are heard again */
+};
 
 typedef struct {
     int fd; /* -1: free */
@@ -83,32 +87,19 @@ static void hear_hello(gathering *g, guest *from, const rd_frame *f)
     const rd_joining *j = g->j;
     char why[RD_FRAME_TEXT];
     why[0] = 0;
-    if (f->size != j->size)
-        snprintf(why, sizeof why, "this rank was told of %u ranks, but rank 0 of %u", f->size,
-                 j->size);
-    else if (f->rank == 0 || f->rank >= j->size)
-        snprintf(why, sizeof why,
-                 f->rank ? "there is no rank %u in a world of %u" : "there is a rank %u already",
-                 f->rank, j->size);
-    else if (g->guest_of[f->rank])
-        snprintf(why, sizeof why, "there is a rank %u already: pid %" PRId32, f->rank,
-                 g->guests[g->guest_of[f->rank] - 1].pid);
-    else if ((f->number != RD_KEYLESS) != (j->key != NULL))
+    if ((f->number != RD_KEYLESS) != (j->key != NULL))
         snprintf(why, sizeof why, "rank 0 has %s RONDA_KEY", j->key ? "a" : "no");
     else if (f->number != rd_join_way(j->key))
         snprintf(
             why, sizeof why,
             "%s has no libcrypto to prove its RONDA_KEY with, but %s has, and asks for a proof",
             rd_mac_possible() ? "this rank" : "rank 0", rd_mac_possible() ? "rank 0" : "this rank");
-    else if (from->in.passed < 0 || !rd_random(from->mine, sizeof from->mine))
-        snprintf(why, sizeof why, "the hello came without a doorbell");
+    else if (!rd_random(from->mine, sizeof from->mine))
+        snprintf(why, sizeof why, "rank 0: the system has no random numbers");
     if (why[0]) {
         refuse(g, from, RONDA_EINVAL, why);
         return;
     }
-    from->rank = f->rank;
-    from->doorbell = from->in.passed;
-    from->in.passed = -1;
     memcpy(from->theirs, f->nonce, sizeof from->theirs);
     rd_frame challenge = {.kind = RD_CHALLENGE};
     memcpy(challenge.nonce, from->mine, sizeof challenge.nonce);
@@ -117,22 +108,46 @@ static void hear_hello(gathering *g, guest *from, const rd_frame *f)
         forget(from);
 }
 
+/* Who has proved the key is told what is wrong with its rank and size. */
+static void judge(const gathering *g, const guest *from, const rd_frame *f, char why[RD_FRAME_TEXT])
+{
+    const rd_joining *j = g->j;
+    why[0] = 0;
+    if (f->size != j->size)
+        snprintf(why, RD_FRAME_TEXT, "this rank was told of %u ranks, but rank 0 of %u", f->size,
+                 j->size);
+    else if (f->rank == 0 || f->rank >= j->size)
+        snprintf(why, RD_FRAME_TEXT,
+                 f->rank ? "there is no rank %u in a world of %u" : "there is a rank %u already",
+                 f->rank, j->size);
+    else if (g->guest_of[f->rank])
+        snprintf(why, RD_FRAME_TEXT, "there is a rank %u already: pid %" PRId32,
+                 rd_join_name(j, f->rank), g->guests[g->guest_of[f->rank] - 1].pid);
+    else if (from->in.passed < 0)
+        snprintf(why, RD_FRAME_TEXT, "the proof came without a doorbell");
+}
+
 static void hear_proof(gathering *g, guest *from, const rd_frame *f)
 {
     const rd_joining *j = g->j;
     uint8_t expected[32];
+    char why[RD_FRAME_TEXT];
     rd_frame welcome = {.kind = RD_WELCOME};
-    if (!rd_join_mac(j->key, "guest", from->mine, from->theirs, from->rank, j->size, expected) ||
-        !rd_mac_equal(expected, f->mac)) {
+    if (!rd_join_answer(j->key, "guest", from->mine, from->theirs, f->rank, f->size, expected) ||
+        !rd_mac_equal(expected, f->answer)) {
         g->wrong_keys++;
         reject(from, RONDA_EINVAL, 0, "its RONDA_KEY is not rank 0's");
         return;
     }
-    if (g->guest_of[from->rank]) {
-        reject(from, RONDA_EINVAL, 0, "another process with its rank was faster");
+    judge(g, from, f, why);
+    if (why[0]) {
+        refuse(g, from, RONDA_EINVAL, why);
         return;
     }
-    rd_join_mac(j->key, "root", from->mine, from->theirs, from->rank, j->size, welcome.mac);
+    from->rank = f->rank;
+    from->doorbell = from->in.passed;
+    from->in.passed = -1;
+    rd_join_answer(j->key, "root", from->mine, from->theirs, from->rank, j->size, welcome.answer);
     if (!rd_socket_send(from->fd, &welcome, -1, rd_now_ns() + 1000000000)) {
         forget(from);
         return;
@@ -151,8 +166,8 @@ static ronda_status lose(gathering *g, guest *from, const char *how)
     if (was.state < WAITS)
         return RONDA_OK;
     return rd_fail(g->err, RONDA_EPEER, was.rank,
-                   "rank %u (pid %" PRId32 ") %s while the ranks were gathering", was.rank, was.pid,
-                   how);
+                   "rank %u (pid %" PRId32 ") %s while the ranks were gathering",
+                   rd_join_name(g->j, was.rank), was.pid, how);
 }
 
 static ronda_status hear(gathering *g, guest *from)
@@ -162,8 +177,8 @@ static ronda_status hear(gathering *g, guest *from)
         return lose(g, from, "left");
     if (from->in.cut && from->in.passed < 0)
         return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY,
-                       "rank 0 cannot take the doorbells of %u ranks: %s", g->j->size,
-                       strerror(EMFILE));
+                       "rank %u cannot take the doorbells of %u ranks: %s", rd_join_name(g->j, 0),
+                       g->j->size, strerror(EMFILE));
     if (from->in.have < RD_FRAME)
         return RONDA_OK;
     from->in.have = 0;
@@ -192,32 +207,34 @@ static ronda_status open_to(gathering *g, int listener, int *fd)
     *fd = rd_socket_accept(listener);
     if (*fd >= 0 || !rd_socket_scarce(errno))
         return RONDA_OK;
-    return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY, "rank 0 cannot let the other ranks in: %s",
-                   strerror(errno));
+    return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY, "rank %u cannot let the other ranks in: %s",
+                   rd_join_name(g->j, 0), strerror(errno));
 }
 
-/* A free place, or that of who has said nothing for longest; NULL: all have said something. */
+/* A free place, or that of the first who came of those that have not proved the key: there are more places than
+ * ranks, so there is one. */
 static guest *place_for_guest(gathering *g)
 {
-    guest *mute = NULL;
+    guest *oldest = NULL;
     for (uint32_t i = 0; i < g->capacity; i++) {
         guest *at = &g->guests[i];
         if (at->fd < 0)
             return at;
-        if (at->state == SAYS_HELLO && !at->in.have && (!mute || at->came < mute->came))
-            mute = at;
+        if (at->state < WAITS && (!oldest || at->came < oldest->came))
+            oldest = at;
     }
-    if (mute)
-        forget(mute);
-    return mute;
+    if (oldest)
+        forget(oldest);
+    return oldest;
 }
 
-/* Another user's are sent away before they take a place. */
-static ronda_status let_in(gathering *g)
+/* Another user's are sent away before they take a place.  *more: perhaps others wait. */
+static ronda_status let_in(gathering *g, bool *more)
 {
     guest knocks = {.doorbell = -1, .in.passed = -1, .came = ++g->knocks};
     uint32_t user;
     const ronda_status status = open_to(g, g->listener, &knocks.fd);
+    *more = knocks.fd >= 0;
     if (knocks.fd < 0)
         return status;
     if (!rd_socket_peer(knocks.fd, &user, &knocks.pid) || user != geteuid()) {
@@ -232,11 +249,12 @@ static ronda_status let_in(gathering *g)
     return RONDA_OK;
 }
 
-static ronda_status show_door(gathering *g)
+static ronda_status show_door(gathering *g, bool *more)
 {
     rd_frame door = {.kind = RD_DOOR};
     int fd;
     const ronda_status status = open_to(g, g->tcp, &fd);
+    *more = fd >= 0;
     if (fd < 0)
         return status;
     snprintf(door.text, sizeof door.text, "%s", g->door.path);
@@ -245,23 +263,58 @@ static ronda_status show_door(gathering *g)
     return RONDA_OK;
 }
 
+static ronda_status accept_some(gathering *g, ronda_status (*accept_one)(gathering *, bool *))
+{
+    ronda_status status = RONDA_OK;
+    bool more = true;
+    for (int i = 0; i < MOST_ACCEPTS && more && !status; i++)
+        status = accept_one(g, &more);
+    return status;
+}
+
 /* --- until all are there --- */
 
-static ronda_status missing(const gathering *g)
+/* "1, 4, 7 and 3 more": those who have not come, or who have come and are not ready.  *first: the first of them. */
+static uint32_t list_late(const gathering *g, bool ready, char *text, size_t capacity,
+                          uint32_t *first)
 {
-    char who[200] = "";
     size_t at = 0;
-    uint32_t left = 0;
+    uint32_t left = 0, count = 0;
+    for (uint32_t r = g->j->size - 1; r > 0; r--)
+        if (!g->guest_of[r] || (ready && g->guests[g->guest_of[r] - 1].state != IS_READY)) {
+            *first = r;
+            count++;
+        }
     for (uint32_t r = 1; r < g->j->size; r++) {
-        if (g->guest_of[r])
+        if (g->guest_of[r] && (!ready || g->guests[g->guest_of[r] - 1].state == IS_READY))
             continue;
-        if (at + 16 < sizeof who)
-            at += (size_t)snprintf(who + at, sizeof who - at, "%s%u", at ? ", " : "", r);
+        if (at + 16 < capacity)
+            at += (size_t)snprintf(text + at, capacity - at, "%s%u", at ? ", " : "",
+                                   rd_join_name(g->j, r));
         else
             left++;
     }
     if (left)
-        snprintf(who + at, sizeof who - at, " and %u more", left);
+        snprintf(text + at, capacity - at, " and %u more", left);
+    return count;
+}
+
+static ronda_status not_ready(const gathering *g)
+{
+    char who[200] = "";
+    uint32_t first = 0;
+    const uint32_t count = list_late(g, true, who, sizeof who, &first);
+    return rd_fail(g->err, RONDA_ETIMEOUT, count == 1 ? first : RONDA_ANY,
+                   "after %.3g s %u of %u ranks were ready to start; not ready: rank%s %s",
+                   (double)g->j->timeout_ns / 1e9, g->ready + 1, g->j->size, count > 1 ? "s" : "",
+                   who);
+}
+
+static ronda_status missing(const gathering *g)
+{
+    char who[200] = "";
+    uint32_t first = 0;
+    list_late(g, false, who, sizeof who, &first);
     char keys[80] = "", refused[RD_FRAME_TEXT + 60] = "";
     if (g->wrong_keys)
         snprintf(keys, sizeof keys, "; %u came with another RONDA_KEY", g->wrong_keys);
@@ -291,8 +344,8 @@ static ronda_status await_anybody(gathering *g, uint64_t now)
         g->polled[i].revents = 0;
     if (ready >= 0 || errno == EINTR)
         return RONDA_OK;
-    return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY, "rank 0 cannot wait for the other ranks: %s",
-                   strerror(errno));
+    return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY, "rank %u cannot wait for the other ranks: %s",
+                   rd_join_name(g->j, 0), strerror(errno));
 }
 
 /* Hears everybody until `*done` reaches all guests. */
@@ -301,18 +354,15 @@ static ronda_status hear_all(gathering *g, const uint32_t *done)
     while (*done < g->j->size - 1) {
         const uint64_t now = rd_now_ns();
         if (now >= g->until_ns)
-            return g->come < g->j->size - 1
-                       ? missing(g)
-                       : rd_fail(g->err, RONDA_ETIMEOUT, RONDA_ANY,
-                                 "only %u of %u ranks became ready", g->ready + 1, g->j->size);
+            return g->come < g->j->size - 1 ? missing(g) : not_ready(g);
         ronda_status status = await_anybody(g, now);
         for (uint32_t i = 0; i < g->capacity && !status; i++)
             if (g->guests[i].fd >= 0 && g->polled[g->guests[i].polled].revents)
                 status = hear(g, &g->guests[i]);
         if (!status && g->polled[0].revents)
-            status = let_in(g);
+            status = accept_some(g, let_in);
         if (!status && g->polled[1].revents)
-            status = show_door(g);
+            status = accept_some(g, show_door);
         if (status)
             return status;
     }
@@ -339,7 +389,7 @@ static ronda_status describe_world(gathering *g, const rd_shm_parts *parts)
                         parts->doorbells[r]);
         if (!sent || !tell(g, to, &(rd_frame){.kind = RD_START}, parts->memfd))
             return rd_fail(g->err, RONDA_EPEER, to, "rank %u left while the ranks were gathering",
-                           to);
+                           rd_join_name(g->j, to));
     }
     return RONDA_OK;
 }
@@ -363,8 +413,8 @@ static ronda_status start_world(gathering *g, rd_shm_parts *parts, rd_link **out
     status = hear_all(g, &g->ready);
     for (uint32_t r = 1; r < g->j->size && !status; r++)
         if (!tell(g, r, &(rd_frame){.kind = RD_GO}, -1))
-            status =
-                rd_fail(g->err, RONDA_EPEER, r, "rank %u left while the ranks were gathering", r);
+            status = rd_fail(g->err, RONDA_EPEER, r, "rank %u left while the ranks were gathering",
+                             rd_join_name(g->j, r));
     if (status)
         link->transport->close(link);
     else
@@ -431,11 +481,12 @@ ronda_status rd_gather(const rd_joining *j, rd_link **out, rd_error *err)
         .j = j, .listener = -1, .tcp = -1, .until_ns = rd_deadline_ns(j->timeout_ns), .err = err};
     rd_shm_parts parts;
     ronda_status status = rd_shm_gather_parts(0, j->size, &parts, err);
+    parts.names = j->names;
     if (!status && !make_room(&g))
         status = rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank 0: no memory for %u ranks", j->size);
     if (!status) {
         parts.pids[0] = getpid();
-        parts.doorbells[0] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        parts.doorbells[0] = rd_fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
         if (parts.doorbells[0] < 0)
             status =
                 rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank 0: no eventfd: %s", strerror(errno));

@@ -2,6 +2,7 @@
  * memory, and all have sockets between them. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "comm/environment.h"
 #include "comm/rendezvous.h"
 #include "transport/mixed.h"
 
@@ -9,42 +10,53 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Numbers hosts as they appear.  NULL: no memory. */
+/* NULL: no memory. */
 static uint32_t *number_hosts(const rd_tcp_parts *parts, uint32_t *hosts)
 {
     uint32_t *host_of = rd_alloc(parts->size * sizeof *host_of);
-    *hosts = 0;
-    for (uint32_t r = 0; host_of && r < parts->size; r++) {
-        uint32_t like = 0;
-        while (parts->places[like].host != parts->places[r].host)
-            like++;
-        host_of[r] = like < r ? host_of[like] : (*hosts)++;
-    }
-    return host_of;
+    if (host_of && rd_places_number(parts->places, parts->size, host_of, hosts))
+        return host_of;
+    rd_free(host_of);
+    return NULL;
 }
 
 /* The ranks of this host meet where nobody else can come in: at a name of the job's that only this host has. */
-static ronda_status open_memory(const rd_joining *j, const rd_tcp_parts *parts,
-                                const uint32_t host_of[], uint64_t until_ns, rd_link **out,
-                                rd_error *err)
+static ronda_status open_memory(const rd_tcp_parts *parts, const uint32_t host_of[],
+                                uint64_t until_ns, rd_link **out, rd_error *err)
 {
     const uint64_t now = rd_now_ns();
-    rd_joining here = {.key = j->key,
+    rd_joining here = {.key = parts->key,
                        .address = {.kind = RD_ADDRESS_FILE},
                        .timeout_ns = until_ns > now ? until_ns - now : 1};
+    uint32_t *names = rd_alloc(parts->size * sizeof *names);
+    *out = NULL;
+    if (!names)
+        return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for %u ranks", parts->rank,
+                       parts->size);
+    here.names = names;
     snprintf(here.address.path, sizeof here.address.path, "@ronda-%016" PRIx64 "-%016" PRIx64,
              parts->job, parts->places[parts->rank].host);
     for (uint32_t r = 0; r < parts->size; r++) {
-        here.rank += r < parts->rank && host_of[r] == host_of[parts->rank];
-        here.size += host_of[r] == host_of[parts->rank];
+        if (host_of[r] != host_of[parts->rank])
+            continue;
+        here.rank += r < parts->rank;
+        names[here.size++] = r;
     }
-    *out = NULL;
-    const ronda_status status = here.size > 1 ? rd_bootstrap(&here, out, err) : RONDA_OK;
+    ronda_status status = RONDA_OK;
+    if (here.size > RD_MOST_PROCESSES)
+        status = rd_fail(
+            err, RONDA_ELIMIT, RONDA_ANY,
+            "%u are more than the %d that can share memory; RONDA_TRANSPORT=tcp allows %d in all",
+            here.size, RD_MOST_PROCESSES, RD_MOST_RANKS);
+    else if (here.size > 1)
+        status = rd_bootstrap(&here, out, err);
     if (status) {
         const rd_error why = *err;
-        rd_fail(err, status, why.peer, "rank %u: the ranks of host %s: %.400s", parts->rank,
+        rd_fail(err, status, why.peer < here.size ? names[why.peer] : RONDA_ANY,
+                "rank %u: the ranks of host %s: %.400s", parts->rank,
                 parts->places[parts->rank].name, why.message);
     }
+    rd_free(names);
     return status;
 }
 
@@ -80,7 +92,7 @@ ronda_status rd_open_hosts(const rd_joining *j, rd_link **out, rd_error *err)
         status = rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for %u ranks", j->rank,
                          j->size);
     if (!status && parts.host_of)
-        status = open_memory(j, &parts, parts.host_of, until, &shm, err);
+        status = open_memory(&parts, parts.host_of, until, &shm, err);
     if (status && hosts > 1) {
         tell_others(&parts, err);
         return status;

@@ -1,5 +1,7 @@
 #include "comm/interfaces.h"
 
+#include "base/fd.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -117,7 +119,8 @@ bool rd_interfaces_route(const rd_ip *to, rd_ip *from)
 {
     struct sockaddr_storage name;
     socklen_t length = rd_ip_sockaddr(to, 9, &name);
-    const int fd = socket(to->family == 4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const int fd =
+        rd_fd(socket(to->family == 4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (fd < 0)
         return false;
     bool found = connect(fd, (const struct sockaddr *)&name, length) == 0;
@@ -143,7 +146,7 @@ uint64_t rd_host_number(void)
     char text[RD_HOST_NAME] = "";
     struct stat space;
     const uint32_t user = geteuid();
-    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    const int fd = rd_fd(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
     ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text);
     if (fd >= 0)
         close(fd);

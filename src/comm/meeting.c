@@ -1,5 +1,6 @@
 #include "comm/meeting.h"
 
+#include "base/fd.h"
 #include "base/proof.h"
 
 #include <errno.h>
@@ -80,7 +81,7 @@ bool rd_meeting_parse(const char *text, rd_meeting *out)
 /* false: errno says why */
 static bool read_text(const char *path, char text[RD_MEETING_TEXT], struct stat *s)
 {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int fd = rd_fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (fd < 0)
         return false;
     const ssize_t n =
@@ -127,13 +128,17 @@ ronda_status rd_meeting_write(const char *path, const rd_meeting *m, rd_written 
     uint32_t number;
     if (read_text(path, text, &s) && strncmp(text, FIRST_LINE, sizeof FIRST_LINE - 1) != 0)
         return failed(err, path, "there is something else of that name");
+    const size_t length = format(m, text);
+    if (!rd_file_fits(length))
+        return failed(err, path, strerror(errno));
     if (!rd_random(&number, sizeof number))
         return failed(err, path, "the system has no random numbers");
     snprintf(temporary, sizeof temporary, "%s.%08x", path, number);
-    const int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    const int fd =
+        rd_fd(open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (fd < 0)
         return failed(err, path, strerror(errno));
-    const bool written = write_all(fd, text, format(m, text)) && fstat(fd, &s) == 0;
+    const bool written = write_all(fd, text, length) && fstat(fd, &s) == 0;
     int error = errno;
     close(fd);
     if (written && rename(temporary, path) == 0) {

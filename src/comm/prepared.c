@@ -1,9 +1,11 @@
-/* prepared.c: plans kept by shape.  The shape asked for last is found by one compare, any other by a
- * walk over at most RD_PREPARED of them; finding allocates nothing. */
+/* prepared.c: plans kept by shape.  The shape asked for last is found by one compare, any other by its hash;
+ * finding allocates nothing.  All that are kept take RD_PREPARED_BYTES at most (or are one): what was used
+ * longest ago goes first, and if a call or a plan object still holds it, it is freed when they let it go. */
 #include "base/mem.h"
 #include "base/names.h"
 #include "comm/comm.h"
 
+#include <assert.h>
 #include <string.h>
 
 static bool same_counts(const size_t *a, const size_t *b, uint32_t size)
@@ -40,23 +42,38 @@ static uint64_t hash_of(const ronda_comm *c, const rd_call *call, uint32_t algor
     return mix(hash, (uint64_t)call->root << 32 | algorithm);
 }
 
-/* Pricing takes long in large worlds, and all ranks come to the same: the first one to do it leaves
- * the answer to the others.  An answer is the call's hash with the row in its last byte. */
-static const rd_algorithm *choose(ronda_comm *c, const rd_call *call, const rd_shape *shape)
+/* What a choice depends on: of ranks on one host the root does not matter, and the size by its class alone. */
+static uint64_t choice_key(const ronda_comm *c, const rd_call *call, const rd_shape *shape)
 {
-    const uint64_t hash = hash_of(c, call, UINT32_MAX) | 0xff;
-    _Atomic uint64_t *choices = c->link->choices;
-    _Atomic uint64_t *at = choices ? &choices[(hash >> 8) % RD_CHOICES] : NULL;
+    const uint64_t flags = (uint64_t)shape->mean << 1 | shape->ordered;
+    uint64_t key = mix(2, (uint64_t)shape->kind << 32 | shape->width << 2 | flags);
+    key = mix(key, (uint64_t)shape->root << 32);
+    for (uint32_t r = 0; call->counts && !call->recv_counts && r < c->size; r++)
+        key = mix(key, call->counts[r]);
+    return mix(key, shape->count);
+}
+
+/* Choices are made for classes of shapes, so that each class is priced once; and all ranks come to the same
+ * choice: the first one on a host to make it leaves it to the others.  What is kept is the key of the class
+ * with the row in its last byte. */
+static const rd_algorithm *choose(ronda_comm *c, const rd_call *call, const rd_shape *of)
+{
+    const rd_shape shape = rd_class_of(of);
+    const uint64_t key = choice_key(c, call, &shape) | 0xff;
+    if (!c->link->choices && !c->choices)
+        c->choices = rd_alloc(RD_CHOICES * sizeof *c->choices);
+    _Atomic uint64_t *choices = c->link->choices ? c->link->choices : c->choices;
+    _Atomic uint64_t *at = choices ? &choices[(key >> 8) % RD_CHOICES] : NULL;
     const uint64_t known = at ? atomic_load_explicit(at, memory_order_relaxed) : 0;
     uint32_t row = 0;
     while (rd_algorithms[row].name && row < (known & 0xff))
         row++;
-    if (known && (known | 0xff) == hash && rd_algorithms[row].name &&
-        rd_algorithms[row].kind == call->kind && rd_fits(&rd_algorithms[row], shape))
+    if (known && (known | 0xff) == key && rd_algorithms[row].name &&
+        rd_algorithms[row].kind == call->kind && rd_fits(&rd_algorithms[row], of))
         return &rd_algorithms[row];
-    const rd_algorithm *a = rd_choose(shape, &c->facts, NULL, NULL);
+    const rd_algorithm *a = rd_choose(&shape, &c->facts, NULL, NULL);
     if (a && at)
-        atomic_store_explicit(at, (hash & ~(uint64_t)0xff) | (uint64_t)(a - rd_algorithms),
+        atomic_store_explicit(at, (key & ~(uint64_t)0xff) | (uint64_t)(a - rd_algorithms),
                               memory_order_relaxed);
     return a;
 }
@@ -110,10 +127,9 @@ static bool make(ronda_comm *c, const rd_call *call, rd_prepared *out)
                       .count = call->count,
                       .hosts = c->hosts};
     uint64_t *starts;
-    *out = (rd_prepared){0};
     if (!keep_counts(c, call, &shape, &starts, &out->call))
         return false;
-    const rd_algorithm *a = call->algorithm ? call->algorithm : c->forced[call->kind];
+    const rd_algorithm *a = call->algorithm ? call->algorithm : c->forced[rd_kind_row(call->kind)];
     if (!a || !rd_fits(a, &shape))
         a = choose(c, call, &shape);
     out->plan = a ? rd_plan_build(a, &shape, rd_segment_for(&c->facts, a, &shape)) : NULL;
@@ -137,29 +153,93 @@ static void discard(rd_prepared *p)
 {
     rd_plan_free(p->plan);
     rd_free((void *)p->call.counts);
+    rd_free(p);
 }
 
-/* The one that was used longest ago, of those that nobody holds; RD_NONE: all are held. */
-static uint32_t oldest(const rd_prepared_set *set)
+/* --- the set --- */
+
+static uint64_t key_of(const ronda_comm *c, const rd_call *call)
 {
-    uint32_t old = RD_NONE;
-    for (uint32_t i = 0; i < set->count; i++)
-        if (!set->at[i].users && (old == RD_NONE || set->at[i].used < set->at[old].used))
-            old = i;
-    return old;
+    uint64_t key = mix(call->count, (uint64_t)call->kind << 48 | (uint64_t)call->purpose << 40 |
+                                        (uint64_t)call->in_place << 32 | (uint32_t)call->type);
+    key = mix(key, (uint64_t)(uint32_t)call->op << 32 | call->root);
+    if (call->algorithm)
+        key = mix(key, (uint64_t)(call->algorithm - rd_algorithms));
+    for (uint32_t r = 0; call->counts && r < c->size; r++)
+        key = mix(key, call->counts[r]);
+    for (uint32_t r = 0; call->recv_counts && r < c->size; r++)
+        key = mix(key, call->recv_counts[r]);
+    return key;
+}
+
+static void unlink_age(rd_prepared_set *set, rd_prepared *p)
+{
+    *(p->newer ? &p->newer->older : &set->newest) = p->older;
+    *(p->older ? &p->older->newer : &set->oldest) = p->newer;
+}
+
+static void become_newest(rd_prepared_set *set, rd_prepared *p)
+{
+    p->newer = NULL;
+    p->older = set->newest;
+    *(set->newest ? &set->newest->newer : &set->oldest) = p;
+    set->newest = p;
+}
+
+static rd_prepared **bucket_of(const rd_prepared_set *set, uint64_t key)
+{
+    return &set->buckets[key >> 32 & (set->bucket_count - 1)];
+}
+
+/* Out of the set; freed now, or by whoever holds it. */
+static void take_out(rd_prepared_set *set, rd_prepared *p)
+{
+    rd_prepared **at = bucket_of(set, p->key);
+    assert(!p->apart && set->count > 0 && set->bytes >= p->bytes);
+    for (; *at != p; at = &(*at)->next)
+        assert(*at); /* it is in its bucket */
+    *at = p->next;
+    unlink_age(set, p);
+    set->bytes -= p->bytes;
+    set->count--;
+    assert((set->count == 0) == (set->bytes == 0) && !set->newest == !set->oldest);
+    p->apart = true;
+    if (!p->users)
+        discard(p);
+}
+
+/* As many buckets as members.  false: no memory for the first of them; more are not needed, only good. */
+static bool more_buckets(rd_prepared_set *set)
+{
+    enum { FIRST = 16 };
+    if (set->count < set->bucket_count)
+        return true;
+    const uint32_t wanted = set->bucket_count ? 2 * set->bucket_count : FIRST;
+    rd_prepared **fresh = rd_alloc(wanted * sizeof *fresh);
+    if (!fresh)
+        return set->bucket_count > 0;
+    rd_free(set->buckets);
+    set->buckets = fresh;
+    set->bucket_count = wanted;
+    for (rd_prepared *p = set->newest; p; p = p->older) {
+        rd_prepared **at = bucket_of(set, p->key);
+        p->next = *at;
+        *at = p;
+    }
+    return true;
 }
 
 rd_prepared *rd_prepared_find(const ronda_comm *c, rd_prepared_set *set, const rd_call *call)
 {
-    uint32_t i = set->last;
-    if (i < set->count && same_call(c, &set->at[i].call, call))
-        return &set->at[i];
-    for (i = 0; i < set->count; i++)
-        if (same_call(c, &set->at[i].call, call)) {
-            set->at[set->last].used = ++set->uses; /* it was used until now */
-            set->at[i].used = ++set->uses;
-            set->last = i;
-            return &set->at[i];
+    rd_prepared *p = set->newest;
+    if (!p || same_call(c, &p->call, call))
+        return p;
+    const uint64_t key = key_of(c, call);
+    for (p = *bucket_of(set, key); p; p = p->next)
+        if (p->key == key && same_call(c, &p->call, call)) {
+            unlink_age(set, p);
+            become_newest(set, p);
+            return p;
         }
     return NULL;
 }
@@ -167,24 +247,23 @@ rd_prepared *rd_prepared_find(const ronda_comm *c, rd_prepared_set *set, const r
 rd_prepared *rd_prepared_make(ronda_comm *c, const rd_call *call)
 {
     rd_prepared_set *set = &c->prepared;
-    rd_prepared fresh;
-    const uint32_t i = set->count < RD_PREPARED ? set->count : oldest(set);
-    rd_prepared *at = i == RD_NONE ? rd_alloc(sizeof *at) : &set->at[i];
-    if (!at || !make(c, call, &fresh)) {
-        if (i == RD_NONE)
-            rd_free(at);
+    rd_prepared *p = rd_alloc(sizeof *p);
+    if (!p || !more_buckets(set) || !make(c, call, p)) {
+        rd_free(p);
         return NULL;
     }
-    fresh.used = ++set->uses;
-    fresh.apart = i == RD_NONE;
-    if (i == set->count)
-        set->count++;
-    else if (i != RD_NONE)
-        discard(at);
-    if (i != RD_NONE)
-        set->last = i;
-    *at = fresh;
-    return at;
+    p->key = key_of(c, &p->call);
+    p->bytes = sizeof *p + p->plan->bytes + (call->counts ? 2 * c->size * sizeof(size_t) : 0);
+    rd_prepared **at = bucket_of(set, p->key);
+    p->next = *at;
+    *at = p;
+    become_newest(set, p);
+    set->bytes += p->bytes;
+    set->count++;
+    const size_t most = set->most_bytes ? set->most_bytes : RD_PREPARED_BYTES;
+    while (set->bytes > most && set->oldest != p)
+        take_out(set, set->oldest);
+    return p;
 }
 
 void rd_prepared_hold(rd_prepared *p)
@@ -194,15 +273,17 @@ void rd_prepared_hold(rd_prepared *p)
 
 void rd_prepared_drop(rd_prepared *p)
 {
-    if (!p || --p->users || !p->apart)
+    if (!p)
         return;
-    discard(p);
-    rd_free(p);
+    assert(p->users > 0);
+    if (--p->users == 0 && p->apart)
+        discard(p);
 }
 
 void rd_prepared_free(rd_prepared_set *set)
 {
-    for (uint32_t i = 0; i < set->count; i++)
-        discard(&set->at[i]);
-    *set = (rd_prepared_set){0};
+    while (set->newest)
+        take_out(set, set->newest);
+    rd_free(set->buckets);
+    *set = (rd_prepared_set){.most_bytes = set->most_bytes};
 }

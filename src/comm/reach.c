@@ -1,6 +1,7 @@
 #include "comm/reach.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/proof.h"
 #include "comm/lookup.h"
 
@@ -36,6 +37,36 @@ static void note_silence(const rd_reaching *r, rd_target *t)
         snprintf(t->why, sizeof t->why, "no answer");
 }
 
+/* Who has proved nothing says only which refusal it is, and the sentence is this rank's own. */
+static ronda_status refused(const rd_reaching *r, rd_target *t, const rd_note *note, rd_error *err)
+{
+    switch (note->number) {
+    case RD_REFUSES_KEY:
+        return rd_fail(err, RONDA_EINVAL, r->peer, "rank %u: its RONDA_KEY is not that of rank %u",
+                       r->rank, r->peer);
+    case RD_REFUSES_NO_KEY:
+        return rd_fail(err, RONDA_EINVAL, r->peer,
+                       "rank %u has a RONDA_KEY, rank %u has none: give all ranks the same",
+                       r->peer, r->rank);
+    case RD_REFUSES_ANY_KEY:
+        return rd_fail(err, RONDA_EINVAL, r->peer,
+                       "rank %u has no RONDA_KEY, rank %u has one: give all ranks the same",
+                       r->peer, r->rank);
+    case RD_REFUSES_CAUTION:
+        return rd_fail(err, RONDA_EINVAL, r->peer,
+                       "rank %u lets in whoever comes, rank %u only its own user: set RONDA_KEY or "
+                       "RONDA_INSECURE=1 on all ranks",
+                       r->peer, r->rank);
+    case RD_REFUSES_VERSION:
+    case RD_REFUSES_FAILURE:
+        return rd_fail(err, RONDA_EUNSUPPORTED, r->peer, "rank %u: rank %u %s", r->rank, r->peer,
+                       note->number == RD_REFUSES_VERSION ? "speaks another version"
+                                                          : "has no random numbers");
+    default:
+        return is_other(t, "what answers makes no sense");
+    }
+}
+
 static ronda_status expect(const rd_reaching *r, rd_target *t, rd_session *s, uint32_t kind,
                            rd_note *note, rd_error *err)
 {
@@ -66,6 +97,8 @@ static ronda_status expect(const rd_reaching *r, rd_target *t, rd_session *s, ui
     default:
         break;
     }
+    if (note->kind == RD_NOTE_REJECT && !s->proven)
+        return refused(r, t, note, err);
     if (note->kind == RD_NOTE_REJECT) {
         const ronda_status status = rd_session_rejected(s, note, err);
         return status == RONDA_EPEER ? is_other(t, "it is of another job") : status;
@@ -85,12 +118,7 @@ static ronda_status say(const rd_reaching *r, rd_target *t, rd_session *s, const
 static ronda_status greet(rd_reaching *r, rd_target *t, rd_session *s, rd_place *place,
                           rd_error *err)
 {
-    rd_note note = {.kind = RD_NOTE_HELLO,
-                    .rank = r->rank,
-                    .peer = r->peer,
-                    .number = r->key != NULL,
-                    .job = r->job,
-                    .bytes = 32};
+    rd_note note = {.kind = RD_NOTE_HELLO, .number = (int32_t)t->way, .bytes = 32};
     if (!rd_random(s->nonces[0], 32))
         return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: the system has no random numbers",
                        r->rank);
@@ -99,8 +127,6 @@ static ronda_status greet(rd_reaching *r, rd_target *t, rd_session *s, rd_place 
         status = expect(r, t, s, RD_NOTE_CHALLENGE, &note, err);
     if (status)
         return status;
-    memcpy(s->nonces[1], s->body, 32);
-    s->keyed = true;
     note = (rd_note){.kind = RD_NOTE_PROOF, .rank = r->rank, .peer = r->peer, .job = r->job};
     status = say(r, t, s, &note, NULL);
     if (!status)
@@ -115,13 +141,38 @@ static ronda_status greet(rd_reaching *r, rd_target *t, rd_session *s, rd_place 
 
 /* --- the addresses --- */
 
-/* scarce: this process can have no more sockets at all */
-static int start(rd_target *t, bool *scarce)
+/* Without a key: the secret of the user's, from who gives one at this address.  false: not this time */
+static bool fetch_secret(const rd_reaching *r, rd_target *t)
 {
+    const uint64_t end = rd_deadline_ns(TALK_NS);
+    t->way = r->way;
+    t->secret[0] = 0;
+    if (!r->fetches)
+        return true;
+    switch (rd_secret_fetch(&t->ip, t->port, end < r->until_ns ? end : r->until_ns, t->secret)) {
+    case RD_SECRET_FETCHED:
+        t->way = RD_WAY_USER;
+        return true;
+    case RD_SECRET_NOBODY: /* no rank 0, or one that has a key or lets in whoever comes, and says so */
+        return true;
+    case RD_SECRET_OTHER:
+        snprintf(t->why, sizeof t->why, "another user's process answers");
+        return r->way == RD_WAY_OPEN;
+    default:
+        note_silence(r, t);
+        return false;
+    }
+}
+
+/* scarce: this process can have no more sockets at all */
+static int start(rd_reaching *r, rd_target *t, bool *scarce)
+{
+    if (!fetch_secret(r, t))
+        return -1;
     struct sockaddr_storage name;
     const int one = 1;
     const socklen_t length = rd_ip_sockaddr(&t->ip, t->port, &name);
-    const int fd = socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const int fd = rd_fd(socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd >= 0)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     if (fd >= 0 &&
@@ -151,7 +202,11 @@ static ronda_status take(rd_reaching *r, rd_target *t, int fd, rd_session *sessi
     int error = 0;
     socklen_t length = sizeof error;
     getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
-    rd_session s = rd_session_open(fd, true, r->key, r->size);
+    rd_session s = rd_session_open(fd, true,
+                                   r->key         ? r->key
+                                   : t->secret[0] ? t->secret
+                                                  : NULL,
+                                   r->size);
     if (!error && is_own_end(fd))
         error = ECONNREFUSED;
     ronda_status status = RONDA_ETIMEOUT;
@@ -160,11 +215,17 @@ static ronda_status take(rd_reaching *r, rd_target *t, int fd, rd_session *sessi
         snprintf(t->why, sizeof t->why, "%s", strerror(error));
     else
         status = greet(r, t, &s, place, err);
-    if (status)
+    if (status) {
         rd_session_close(&s);
-    else
-        *session = s;
-    return status;
+        return status;
+    }
+    r->way = t->way;
+    if (t->secret[0]) {
+        memcpy(r->secret, t->secret, sizeof r->secret);
+        s.key = r->secret;
+    }
+    *session = s;
+    return RONDA_OK;
 }
 
 static int await_some(struct pollfd polled[], uint32_t count, uint64_t until_ns)
@@ -186,7 +247,7 @@ ronda_status rd_reach_once(rd_reaching *r, rd_session *session, rd_place *place,
         if (started < r->count && (!open || rd_now_ns() >= next)) {
             rd_target *t = &r->at[started];
             polled[started] =
-                (struct pollfd){.fd = t->out ? -1 : start(t, &scarce), .events = POLLOUT};
+                (struct pollfd){.fd = t->out ? -1 : start(r, t, &scarce), .events = POLLOUT};
             open += polled[started++].fd >= 0;
             next = rd_now_ns() + STAGGER_NS;
             if (scarce)

@@ -2,6 +2,7 @@
 #ifndef RD_REACH_H
 #define RD_REACH_H
 
+#include "comm/same_user.h"
 #include "comm/session.h"
 #include "comm/socket.h"
 #include "transport/ip.h"
@@ -11,13 +12,19 @@ enum { RD_TARGETS = 16 };
 typedef struct {
     rd_ip ip;
     uint16_t port;
-    bool out;     /* somebody else is there */
-    bool refused; /* nobody was, the last time */
-    char why[64]; /* what came of the last attempt */
+    bool out;                   /* somebody else is there */
+    bool refused;               /* nobody was, the last time */
+    char why[64];               /* what came of the last attempt */
+    rd_way way;                 /* of this attempt */
+    char secret[RD_SECRET + 1]; /* RD_WAY_USER: that was fetched here; empty: none was */
 } rd_target;
 
 typedef struct {
-    const char *key;
+    rd_way way;
+    const char *key; /* NULL: none, or: */
+    bool
+        fetches; /* the secret is fetched from rank 0, at each attempt; RD_WAY_OPEN: if there is one */
+    char secret[RD_SECRET + 1]; /* with which rank 0 was reached, and way; empty: without one */
     uint32_t rank, peer, size;
     uint64_t job; /* 0: not known yet */
     uint64_t until_ns;

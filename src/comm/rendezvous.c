@@ -1,7 +1,7 @@
 /* rendezvous.c: joining a world over several hosts, as a guest of rank 0.
  *
  *     guest                                          rank 0 (rendezvous_root.c)
- *       | == hello, challenge, proof, welcome =======> |   session.h
+ *       | == hello, challenge, proof, welcome =======> |   session.h (without a key: same_user.h first)
  *       | --- place: where the guest listens --------> |
  *       | <-- noted ---------------------------------- |   or reject: why
  *       |               ... until all have come ...    |
@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/fd.h"
 #include "base/mem.h"
 #include "base/proof.h"
 #include "comm/door.h"
@@ -50,8 +51,8 @@ ronda_status rd_gathering_allows(const rd_gathering *g, const rd_ip *ip)
 
 uint64_t rd_gathering_later(const rd_gathering *g, uint32_t times)
 {
-    const uint64_t quarter = g->j->timeout_ns / 4;
-    const uint64_t grace = times * (quarter < MOST_GRACE_NS ? quarter : MOST_GRACE_NS);
+    const uint64_t part = g->j->timeout_ns / RD_GRACE_PART;
+    const uint64_t grace = times * (part < MOST_GRACE_NS ? part : MOST_GRACE_NS);
     return g->until_ns > UINT64_MAX - grace ? UINT64_MAX : g->until_ns + grace;
 }
 
@@ -60,10 +61,11 @@ static int listen_at(const rd_ip *ip, bool both)
     struct sockaddr_storage name;
     const socklen_t length = rd_ip_sockaddr(ip, 0, &name);
     const int one = 1, off = !both,
-              fd = socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+              fd = rd_fd(socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one); /* ports of jobs that are over */
+    rd_listen_for_bytes(fd);
     if ((ip->family == 4 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0) &&
         bind(fd, (const struct sockaddr *)&name, length) == 0 && listen(fd, SOMAXCONN) == 0)
         return fd;
@@ -260,10 +262,10 @@ typedef struct {
     bool done;
 } waiting;
 
-static ronda_status judge_caller(rd_door *d, const rd_note *hello, char why[RD_NOTE_BODY])
+static ronda_status judge_caller(rd_door *d, const rd_note *proof, char why[RD_NOTE_BODY])
 {
-    if (hello->job == d->job && hello->size == d->size && hello->peer == d->rank &&
-        (hello->rank == 0 || hello->rank == rd_spread_parent(d->rank)))
+    if (proof->job == d->job && proof->size == d->size && proof->peer == d->rank &&
+        (proof->rank == 0 || proof->rank == rd_spread_parent(d->rank)))
         return RONDA_OK;
     snprintf(why, RD_NOTE_BODY, "this is rank %u of %u of another job", d->rank, d->size);
     return RONDA_EPEER;
@@ -274,7 +276,7 @@ static ronda_status hear_caller(rd_door *d, rd_visitor *from, const rd_note *not
     waiting *w = d->owner;
     if (note->kind == RD_NOTE_REJECT)
         return rd_session_rejected(&from->session, note, err);
-    if (note->kind == RD_NOTE_TABLE && from->hello.rank == rd_spread_parent(d->rank)) {
+    if (note->kind == RD_NOTE_TABLE && from->proof.rank == rd_spread_parent(d->rank)) {
         *w->up = from->session;
         from->session.fd = -1;
         w->done = true;
@@ -296,7 +298,8 @@ static ronda_status await_call(rd_gathering *g, uint8_t *table, rd_session *up)
     waiting w = {.g = g, .up = up};
     rd_door d = {.listeners = {g->listener},
                  .listener_count = 1,
-                 .key = g->j->key,
+                 .way = g->way,
+                 .key = g->key,
                  .rank = g->j->rank,
                  .size = g->j->size,
                  .job = g->job,
@@ -349,8 +352,12 @@ static ronda_status join(rd_gathering *g, rd_session *line, uint8_t *table)
 
 static ronda_status be_guest(rd_gathering *g)
 {
-    rd_reaching r = {
-        .key = g->j->key, .rank = g->j->rank, .size = g->j->size, .until_ns = g->until_ns};
+    rd_reaching r = {.way = g->way,
+                     .key = g->key,
+                     .fetches = !g->key,
+                     .rank = g->j->rank,
+                     .size = g->j->size,
+                     .until_ns = g->until_ns};
     rd_session line = {.fd = -1};
     uint8_t *table = rd_alloc((size_t)g->j->size * RD_PLACE);
     ronda_status status = table
@@ -358,6 +365,11 @@ static ronda_status be_guest(rd_gathering *g)
                               : rd_fail(g->err, RONDA_ENOMEM, RONDA_ANY,
                                         "rank %u: no memory for %u ranks", g->j->rank, g->j->size);
     g->job = r.job;
+    g->way = r.way;
+    if (r.secret[0]) {
+        memcpy(g->secret, r.secret, sizeof g->secret);
+        g->key = g->secret;
+    }
     if (!status)
         status = join(g, &line, table);
     rd_session_close(&line);
@@ -367,14 +379,30 @@ static ronda_status be_guest(rd_gathering *g)
 
 /* --- all of it --- */
 
+/* All ranks have the same table, and find the same. */
+static ronda_status check_settings(const rd_gathering *g)
+{
+    const uint32_t other = rd_places_disagree(g->places, g->j->size);
+    char first[100], second[100];
+    if (other == g->j->size)
+        return RONDA_OK;
+    rd_spread_name(g, 0, first, sizeof first);
+    rd_spread_name(g, other, second, sizeof second);
+    return rd_fail(
+        g->err, RONDA_EINVAL, other,
+        "%s has RONDA_CHECKSUM=%s, but %s has RONDA_CHECKSUM=%s: set it alike for all ranks", first,
+        rd_checksum_name(g->places[0].checksum), second,
+        rd_checksum_name(g->places[other].checksum));
+}
+
 static ronda_status take_parts(rd_gathering *g, rd_tcp_parts *out)
 {
     char *key = NULL;
-    if (g->j->key) {
-        key = rd_alloc(strlen(g->j->key) + 1);
+    if (g->key) {
+        key = rd_alloc(strlen(g->key) + 1);
         if (!key)
             return rd_fail(g->err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory", g->j->rank);
-        memcpy(key, g->j->key, strlen(g->j->key) + 1);
+        memcpy(key, g->key, strlen(g->key) + 1);
     }
     *out = (rd_tcp_parts){.rank = g->j->rank,
                           .size = g->j->size,
@@ -391,13 +419,17 @@ ronda_status rd_rendezvous(const rd_joining *j, rd_tcp_parts *out, rd_error *err
     rd_gathering g = {.j = j,
                       .until_ns = rd_deadline_ns(j->timeout_ns),
                       .listener = -1,
+                      .key = j->key,
+                      .way = j->key        ? RD_WAY_KEY
+                             : j->insecure ? RD_WAY_OPEN
+                                           : RD_WAY_USER,
                       .loopback_alone =
                           (!j->key && !j->insecure) || rd_address_is_loopback(&j->address),
                       .err = err};
     err->status = RONDA_OK;
-    if (j->key && !rd_mac_possible())
-        return rd_fail(err, RONDA_EUNSUPPORTED, RONDA_ANY,
-                       "rank %u: no libcrypto to prove the job's key with", j->rank);
+    if (g.way != RD_WAY_OPEN && !rd_mac_possible())
+        return rd_fail(err, RONDA_EUNSUPPORTED, RONDA_ANY, "rank %u: no libcrypto to prove %s with",
+                       j->rank, j->key ? "the job's key" : "that ranks are of one user");
     if (j->address.kind == RD_ADDRESS_FILE && j->address.path[0] == '@')
         return rd_fail(
             err, RONDA_EINVAL, RONDA_ANY,
@@ -405,12 +437,15 @@ ronda_status rd_rendezvous(const rd_joining *j, rd_tcp_parts *out, rd_error *err
             "hosts write HOST:PORT or file:PATH",
             j->address.path);
     rd_host_name(g.own.name);
+    g.own.checksum = j->checksum;
     g.places = rd_alloc((size_t)j->size * sizeof *g.places);
     ronda_status status = g.places ? RONDA_OK
                                    : rd_fail(err, RONDA_ENOMEM, RONDA_ANY,
                                              "rank %u: no memory for %u ranks", j->rank, j->size);
     if (!status)
         status = j->rank == 0 ? rd_rendezvous_root(&g) : be_guest(&g);
+    if (!status)
+        status = check_settings(&g);
     if (!status)
         status = take_parts(&g, out);
     if (!status)

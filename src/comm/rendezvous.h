@@ -3,6 +3,7 @@
 #define RD_RENDEZVOUS_H
 
 #include "comm/bootstrap.h"
+#include "comm/same_user.h"
 #include "comm/session.h"
 #include "transport/tcp.h"
 
@@ -23,6 +24,9 @@ typedef struct {
     const rd_joining *j;
     uint64_t until_ns;
     uint64_t job;
+    rd_way way;
+    const char *key;            /* the job's: RONDA_KEY, or the secret; NULL: RD_WAY_OPEN */
+    char secret[RD_SECRET + 1]; /* RD_WAY_USER */
     bool loopback_alone;
     int listener;   /* where this rank is reached, also when the world has started */
     uint8_t family; /* 4, 6, or 0: it takes both */

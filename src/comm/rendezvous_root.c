@@ -1,6 +1,7 @@
 /* rendezvous_root.c: rank 0 of a world over several hosts lets the others in, and starts it when all are
  * there.  rendezvous.c draws the conversation. */
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/mem.h"
 #include "base/proof.h"
 #include "comm/door.h"
@@ -30,22 +31,22 @@ typedef struct {
 
 /* --- one guest after the other --- */
 
-static ronda_status judge(rd_door *d, const rd_note *hello, char why[RD_NOTE_BODY])
+static ronda_status judge(rd_door *d, const rd_note *proof, char why[RD_NOTE_BODY])
 {
     const hosting *h = d->owner;
     const rd_place *places = h->g->places;
-    if ((hello->job && hello->job != d->job) || hello->peer != 0) {
+    if ((proof->job && proof->job != d->job) || proof->peer != 0) {
         snprintf(why, RD_NOTE_BODY, "this is rank 0 of another job");
         return RONDA_EPEER;
     }
-    if (hello->size != d->size)
-        snprintf(why, RD_NOTE_BODY, "rank %u was told of %u ranks, but rank 0 of %u", hello->rank,
-                 hello->size, d->size);
-    else if (hello->rank >= d->size)
-        snprintf(why, RD_NOTE_BODY, "there is no rank %u in a world of %u", hello->rank, d->size);
-    else if (places[hello->rank].pid)
+    if (proof->size != d->size)
+        snprintf(why, RD_NOTE_BODY, "rank %u was told of %u ranks, but rank 0 of %u", proof->rank,
+                 proof->size, d->size);
+    else if (proof->rank >= d->size)
+        snprintf(why, RD_NOTE_BODY, "there is no rank %u in a world of %u", proof->rank, d->size);
+    else if (places[proof->rank].pid)
         snprintf(why, RD_NOTE_BODY, "there is a rank %u already: pid %" PRId32 " on %s",
-                 hello->rank, places[hello->rank].pid, places[hello->rank].name);
+                 proof->rank, places[proof->rank].pid, places[proof->rank].name);
     else
         return RONDA_OK;
     return RONDA_EINVAL;
@@ -54,7 +55,7 @@ static ronda_status judge(rd_door *d, const rd_note *hello, char why[RD_NOTE_BOD
 static ronda_status hear(rd_door *d, rd_visitor *from, const rd_note *note, rd_error *err)
 {
     hosting *h = d->owner;
-    const uint32_t rank = from->hello.rank;
+    const uint32_t rank = from->proof.rank;
     char why[RD_NOTE_BODY];
     rd_place place;
     if (from->stays && note->kind == RD_NOTE_REJECT)
@@ -68,7 +69,7 @@ static ronda_status hear(rd_door *d, rd_visitor *from, const rd_note *note, rd_e
         rd_session_close(&from->session);
         return RONDA_OK;
     }
-    const ronda_status status = judge(d, &from->hello, why); /* another may have been faster */
+    const ronda_status status = judge(d, &from->proof, why); /* another may have been faster */
     if (status) {
         rd_session_reject(&from->session, status, RONDA_ANY, why);
         return RONDA_OK;
@@ -92,8 +93,8 @@ static ronda_status lose(rd_door *d, rd_visitor *from, const char *how, rd_error
     char who[128];
     if (!from->stays)
         return RONDA_OK;
-    rd_spread_name(h->g, from->hello.rank, who, sizeof who);
-    return rd_fail(err, RONDA_EPEER, from->hello.rank, "%s %s while the ranks were gathering", who,
+    rd_spread_name(h->g, from->proof.rank, who, sizeof who);
+    return rd_fail(err, RONDA_EPEER, from->proof.rank, "%s %s while the ranks were gathering", who,
                    how);
 }
 
@@ -143,7 +144,8 @@ static ronda_status missing(const hosting *h)
     if (h->door.wrong_keys)
         snprintf(keys, sizeof keys, "; %u came with another RONDA_KEY", h->door.wrong_keys);
     else if (!h->g->j->key && !h->g->j->insecure && !rd_address_is_loopback(&h->g->j->address))
-        snprintf(keys, sizeof keys, "; without RONDA_KEY only ranks of this host can come");
+        snprintf(keys, sizeof keys,
+                 "; without RONDA_KEY only ranks of this host and user can come");
     return rd_fail(h->g->err, RONDA_ETIMEOUT, RONDA_ANY,
                    "after %.3g s %u of %u ranks had come (from %s); missing: rank %s%s",
                    (double)h->g->j->timeout_ns / 1e9, h->come + 1, h->g->j->size, hosts, who, keys);
@@ -161,11 +163,13 @@ static bool is_below(uint32_t rank, uint32_t top)
 static void tell_the_rest(const hosting *h, uint32_t top)
 {
     const rd_gathering *g = h->g;
-    const uint64_t end = rd_deadline_ns(ALL_NEWS_NS);
+    const uint64_t late = rd_gathering_later(g, 2), soon = rd_deadline_ns(ALL_NEWS_NS);
+    const uint64_t end = soon < late ? soon : late;
     for (uint32_t r = 1; r < g->j->size && rd_now_ns() < end; r++) {
         if (!g->places[r].pid || !is_below(r, top))
             continue;
-        rd_reaching reaching = {.key = g->j->key,
+        rd_reaching reaching = {.way = g->way,
+                                .key = g->key,
                                 .peer = r,
                                 .size = g->j->size,
                                 .job = g->job,
@@ -185,10 +189,12 @@ static int listen_at(const rd_target *t)
 {
     struct sockaddr_storage name;
     const socklen_t length = rd_ip_sockaddr(&t->ip, t->port, &name);
-    const int one = 1, fd = socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const int one = 1,
+              fd = rd_fd(socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    rd_listen_for_bytes(fd);
     if (t->ip.family == 6) /* or it would be in the way of one for the same port of IPv4 */
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
     if (bind(fd, (const struct sockaddr *)&name, length) == 0 && listen(fd, SOMAXCONN) == 0)
@@ -220,6 +226,21 @@ static void widen(const rd_gathering *g, rd_reaching *here)
         here->at[i] = (rd_target){.ip.family = i ? 6 : 4, .port = g->j->address.port};
 }
 
+/* Without a key, ranks of the same user fetch a secret beside each address at which they are let in. */
+static ronda_status open_giver(hosting *h, const rd_ip *ip, uint16_t port)
+{
+    if (h->g->way != RD_WAY_USER || h->door.giver_count == RD_LISTENERS)
+        return RONDA_OK;
+    const int fd = rd_secret_listen(ip, port);
+    if (fd < 0)
+        return rd_fail(h->g->err, RONDA_ESYSTEM, RONDA_ANY,
+                       "rank 0 (on %s) cannot make the socket by which ranks of its user know each "
+                       "other: %s; set RONDA_KEY to a secret of the job's",
+                       h->g->own.name, strerror(errno));
+    h->door.givers[h->door.giver_count++] = fd;
+    return RONDA_OK;
+}
+
 /* At every address of the name that is this host's. */
 static ronda_status open_doors(hosting *h)
 {
@@ -233,12 +254,15 @@ static ronda_status open_doors(hosting *h)
     const rd_ip first = here.at[0].ip;
     widen(g, &here);
     for (uint32_t i = 0; i < here.count && h->door.listener_count < RD_LISTENERS; i++) {
-        const ronda_status status = rd_gathering_allows(g, &here.at[i].ip);
+        ronda_status status = rd_gathering_allows(g, &here.at[i].ip);
         if (status)
             return status;
         const int fd = listen_at(&here.at[i]);
         if (fd >= 0) {
             h->door.listeners[h->door.listener_count++] = fd;
+            status = open_giver(h, &here.at[i].ip, here.at[i].port);
+            if (status)
+                return status;
         } else {
             snprintf(here.at[i].why, sizeof here.at[i].why, "%s", strerror(errno));
             elsewhere &= errno == EADDRNOTAVAIL;
@@ -259,7 +283,9 @@ static ronda_status open_doors(hosting *h)
 static ronda_status open_file(hosting *h)
 {
     rd_gathering *g = h->g;
-    const ronda_status status = rd_gathering_settle(g, NULL);
+    ronda_status status = rd_gathering_settle(g, NULL);
+    for (uint32_t i = 0; i < g->own.count && !status; i++)
+        status = open_giver(h, &g->own.at[i], g->own.port);
     if (status)
         return status;
     rd_meeting m = {.job = g->job, .host = g->own.host, .port = g->own.port, .count = g->own.count};
@@ -288,7 +314,9 @@ static void close_doors(hosting *h)
     for (uint32_t i = 0; i < h->door.listener_count; i++)
         if (h->door.listeners[i] != h->g->listener)
             close(h->door.listeners[i]);
-    h->door.listener_count = 0;
+    for (uint32_t i = 0; i < h->door.giver_count; i++)
+        close(h->door.givers[i]);
+    h->door.listener_count = h->door.giver_count = 0;
 }
 
 static ronda_status start_held(hosting *h)
@@ -303,7 +331,7 @@ static ronda_status start_held(hosting *h)
         rd_visitor *v = &h->door.visitors[i];
         if (v->session.fd < 0 || !v->stays)
             continue;
-        branches[count++] = (rd_branch){.rank = v->hello.rank, .session = v->session};
+        branches[count++] = (rd_branch){.rank = v->proof.rank, .session = v->session};
         v->session.fd = -1;
     }
     const ronda_status status = rd_spread(h->g, NULL, branches, count);
@@ -349,14 +377,17 @@ static ronda_status host(hosting *h)
 
 ronda_status rd_rendezvous_root(rd_gathering *g)
 {
-    hosting h = {
-        .g = g,
-        .held = g->j->size <= RD_HELD_RANKS,
-        .door = {.key = g->j->key, .size = g->j->size, .judge = judge, .hear = hear, .lose = lose}};
-    if (!rd_random(&g->job, sizeof g->job))
+    hosting h = {.g = g,
+                 .held = g->j->size <= RD_HELD_RANKS,
+                 .door = {.size = g->j->size, .judge = judge, .hear = hear, .lose = lose}};
+    if (!rd_random(&g->job, sizeof g->job) || !rd_secret_make(g->secret))
         return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY,
                        "rank 0: the system has no random numbers");
     g->job |= !g->job;
+    if (g->way == RD_WAY_USER)
+        g->key = g->secret;
+    h.door.way = g->way;
+    h.door.key = g->key;
     h.door.job = g->job;
     h.door.owner = &h;
     const ronda_status status = host(&h);

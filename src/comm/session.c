@@ -72,19 +72,32 @@ bool rd_session_say(rd_session *s, const rd_note *note, const void *body, uint64
 {
     uint8_t small[RD_NOTE_HEAD + RD_NOTE_BODY];
     rd_note whole = *note;
-    whole.size = s->size;
+    whole.size = s->proven ? s->size : 0;
     rd_note_pack(&whole, small);
-    if (s->keyed) {
-        if (!mac_of(s, s->caller, s->said++, small, body, note->bytes, whole.mac))
-            return false;
-        rd_note_pack(&whole, small);
-    }
+    if (!mac_of(s, s->caller, s->said++, small, body, note->bytes, whole.mac))
+        return false;
+    rd_note_pack(&whole, small);
     if (note->bytes > RD_NOTE_BODY)
         return send_all(s->fd, small, RD_NOTE_HEAD, until_ns) &&
                send_all(s->fd, body, note->bytes, until_ns);
     if (note->bytes)
         memcpy(small + RD_NOTE_HEAD, body, note->bytes);
     return send_all(s->fd, small, RD_NOTE_HEAD + (size_t)note->bytes, until_ns);
+}
+
+/* What was said last would be lost if the socket were closed with something unread.  But the other side may send
+ * without end: only so much of it is read. */
+static void close_politely(rd_session *s)
+{
+    enum { MOST_UNPROVEN = 8 << 10, MOST = 1 << 20 };
+    uint8_t rest[4096];
+    ssize_t n = 1;
+    shutdown(s->fd, SHUT_WR);
+    for (size_t all = 0; n > 0 && all < (size_t)(s->proven ? MOST : MOST_UNPROVEN);) {
+        n = recv(s->fd, rest, sizeof rest, MSG_DONTWAIT);
+        all += n > 0 ? (size_t)n : 0;
+    }
+    rd_session_close(s);
 }
 
 void rd_session_reject(rd_session *s, ronda_status status, uint32_t peer, const char *text)
@@ -97,21 +110,28 @@ void rd_session_reject(rd_session *s, ronda_status status, uint32_t peer, const 
     if (s->fd < 0)
         return;
     rd_session_say(s, &no, text, rd_now_ns() + 100000000);
-    shutdown(s->fd, SHUT_WR); /* closed with something unread, it would be lost */
-    uint8_t rest[512];
-    while (recv(s->fd, rest, sizeof rest, MSG_DONTWAIT) > 0)
-        ;
-    rd_session_close(s);
+    close_politely(s);
+}
+
+void rd_session_refuse(rd_session *s, rd_refusal why)
+{
+    const rd_note no = {.kind = RD_NOTE_REJECT, .number = (int32_t)why};
+    if (s->fd < 0)
+        return;
+    rd_session_say(s, &no, NULL, rd_now_ns() + 100000000);
+    close_politely(s);
 }
 
 /* --- hearing --- */
 
-static bool is_good(const rd_session *s, const rd_note *note, const uint8_t *body)
+static bool is_good(rd_session *s, const rd_note *note, const uint8_t *body)
 {
     uint8_t expected[32];
     /* Who does not know our key cannot say so in a way that we could check. */
-    if (!s->keyed || (note->kind == RD_NOTE_REJECT && !s->proven))
+    if (note->kind == RD_NOTE_REJECT && !s->proven)
         return true;
+    if (!s->heard && note->kind == (s->caller ? RD_NOTE_CHALLENGE : RD_NOTE_HELLO))
+        memcpy(s->nonces[s->caller], body, 32);
     return mac_of(s, !s->caller, s->heard, s->head, body, note->bytes, expected) &&
            rd_mac_equal(expected, note->mac);
 }
@@ -148,8 +168,8 @@ rd_heard rd_session_hear(rd_session *s, rd_note *note)
             if (!is_good(s, note, body))
                 return RD_HEARD_FORGED;
             s->have = 0;
-            s->proven |= s->keyed && note->kind != RD_NOTE_REJECT;
-            s->heard += s->keyed;
+            s->proven |= note->kind != RD_NOTE_REJECT && note->kind != RD_NOTE_HELLO;
+            s->heard++;
             return RD_HEARD_NOTE;
         }
         const ssize_t n = recv(s->fd, to, whole - s->have, 0);

@@ -51,8 +51,8 @@ static ronda_status read_forced(const char *text, rd_settings *out, rd_error *er
         if (!name)
             return rd_fail(err, RONDA_EINVAL, RONDA_ANY,
                            "RONDA_ALGO=%s: write it like allreduce=ring,broadcast=tree", text);
-        out->forced[kind] = rd_algorithm_named(kind, name);
-        if (!out->forced[kind])
+        out->forced[rd_kind_row(kind)] = rd_algorithm_named(kind, name);
+        if (!out->forced[rd_kind_row(kind)])
             return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "RONDA_ALGO=%s: %s has no algorithm '%s'",
                            text, item, name);
     }
@@ -105,9 +105,9 @@ static ronda_status read_numbers(const ronda_config *config, rd_joining *out, rd
         return RONDA_OK;
     }
     ronda_status status =
-        rd_environment_number("RONDA_SIZE", RD_MOST_PROCESSES + 1, &out->size, &has_size, err);
+        rd_environment_number("RONDA_SIZE", RD_MOST_RANKS + 1, &out->size, &has_size, err);
     if (!status)
-        status = rd_environment_number("RONDA_RANK", RD_MOST_PROCESSES, &out->rank, has_rank, err);
+        status = rd_environment_number("RONDA_RANK", RD_MOST_RANKS, &out->rank, has_rank, err);
     if (status)
         return status;
     if (config && config->rank) {
@@ -137,10 +137,9 @@ static ronda_status read_place(const ronda_config *config, rd_joining *out, rd_l
         return status;
     if (out->size == 0)
         return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "RONDA_SIZE=0: a world has at least one rank");
-    if (out->size > RD_MOST_PROCESSES)
+    if (out->size > RD_MOST_RANKS)
         return rd_fail(err, RONDA_ELIMIT, RONDA_ANY,
-                       "%u ranks are more than the %d that ronda allows on one machine", out->size,
-                       RD_MOST_PROCESSES);
+                       "%u ranks are more than the %d that ronda allows", out->size, RD_MOST_RANKS);
     if (out->size > 1 && !has_rank)
         return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "RONDA_SIZE is %u, but RONDA_RANK is not set",
                        out->size);
@@ -165,12 +164,22 @@ static ronda_status read_transport(const ronda_config *config, rd_joining *out, 
             "RONDA_TRANSPORT=shm joins ranks of one host: RONDA_ADDR must be file:PATH or "
             "127.0.0.1:PORT, not %s:%u",
             out->address.host, out->address.port);
+    if (!out->hosts && out->size > RD_MOST_PROCESSES)
+        return rd_fail(err, RONDA_ELIMIT, RONDA_ANY,
+                       "%u ranks are more than the %d that can share the memory of one host; with "
+                       "RONDA_TRANSPORT=tcp ronda allows %d",
+                       out->size, RD_MOST_PROCESSES, RD_MOST_RANKS);
     out->insecure = config && config->flags & RONDA_INSECURE;
     if (insecure && strcmp(insecure, "1") == 0)
         out->insecure = true;
     else if (insecure && *insecure && strcmp(insecure, "0") != 0)
         return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "RONDA_INSECURE=%s is not 0 or 1", insecure);
     out->interfaces = text_or(NULL, "RONDA_IFACE");
+    const char *checksum = text_or(NULL, "RONDA_CHECKSUM");
+    while (checksum && strcmp(checksum, rd_checksum_name(out->checksum)) != 0)
+        if (++out->checksum > RD_LAST_CHECKSUM)
+            return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "RONDA_CHECKSUM=%s is not 0, 1 or auto",
+                           checksum);
     return RONDA_OK;
 }
 

@@ -2,11 +2,14 @@
 #include "comm/socket.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "transport/ip.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -105,7 +108,7 @@ static socklen_t name_of(const rd_address *a, struct sockaddr_storage *out)
 
 static int new_socket(const struct sockaddr_storage *name)
 {
-    return socket(name->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    return rd_fd(socket(name->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
 int rd_socket_connect(const rd_address *a)
@@ -165,9 +168,15 @@ int rd_socket_listen(const rd_address *a, rd_error *err)
     return -1;
 }
 
+void rd_listen_for_bytes(int listener)
+{
+    const int seconds = 1;
+    setsockopt(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);
+}
+
 int rd_socket_accept(int listener)
 {
-    return accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    return rd_fd(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 }
 
 bool rd_socket_peer(int fd, uint32_t *user, int32_t *pid)
@@ -248,7 +257,7 @@ bool rd_socket_receive(int fd, rd_incoming *in)
                        .msg_iovlen = 1,
                        .msg_control = control,
                        .msg_controllen = sizeof control};
-    const ssize_t n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
+    const ssize_t n = rd_fd_receive(fd, &m, 0);
     if (n < 0)
         return errno == EAGAIN || errno == EINTR;
     keep_passed(&m, in);

@@ -21,6 +21,9 @@ void rd_address_text(const rd_address *address, char *text, size_t capacity);
 
 int rd_socket_listen(const rd_address *address, rd_error *err); /* -1: err says why */
 int rd_socket_connect(const rd_address *address);               /* -1: errno says why */
+/* A TCP listener whose callers speak first: it accepts a connection when its first bytes have come, or a second
+ * later, so that those who connect and say nothing take no slot of those who do. */
+void rd_listen_for_bytes(int listener);
 /* Non-blocking, close-on-exec; -1: errno says why */
 int rd_socket_accept(int listener);
 

@@ -5,6 +5,7 @@
  *     3  members join; all ranks agree on whether everybody could (allreduce), or nobody has
  *
  * These are calls of the communicator that is split: they are numbered, checked and fail like others. */
+#include "base/clock.h"
 #include "base/mem.h"
 #include "comm/comm.h"
 
@@ -45,10 +46,21 @@ static void find_part(const ronda_comm *c, const ticket tickets[], part *p)
             p->rank = i;
 }
 
-static ronda_status gather(ronda_comm *c, uint8_t purpose, size_t words, const void *mine,
-                           void *all)
+/* One timeout for all calls of a split. */
+static uint64_t time_left(uint64_t until_ns)
 {
-    rd_call call = {.kind = RONDA_ALLGATHER, .type = RONDA_U64, .count = words, .purpose = purpose};
+    const uint64_t now = rd_now_ns();
+    return until_ns > now ? until_ns - now : 1;
+}
+
+static ronda_status gather(ronda_comm *c, uint8_t purpose, size_t words, const void *mine,
+                           void *all, uint64_t until_ns)
+{
+    rd_call call = {.kind = RONDA_ALLGATHER,
+                    .type = RONDA_U64,
+                    .count = words,
+                    .purpose = purpose,
+                    .timeout_ns = time_left(until_ns)};
     return rd_submit(c, &call, mine, all, NULL);
 }
 
@@ -67,11 +79,16 @@ static ronda_status half_way(ronda_comm *c, ronda_status status)
 
 /* The worst that any rank met, so that all know; `ours` then becomes the communicator's error if this is
  * where it was. */
-static ronda_status agree(ronda_comm *c, ronda_status status, const rd_error *ours)
+static ronda_status agree(ronda_comm *c, ronda_status status, const rd_error *ours,
+                          uint64_t until_ns)
 {
     int32_t worst = status;
-    rd_call call = {
-        .kind = RONDA_ALLREDUCE, .type = RONDA_I32, .op = RONDA_MIN, .count = 1, .purpose = AGREES};
+    rd_call call = {.kind = RONDA_ALLREDUCE,
+                    .type = RONDA_I32,
+                    .op = RONDA_MIN,
+                    .count = 1,
+                    .purpose = AGREES,
+                    .timeout_ns = time_left(until_ns)};
     const ronda_status failed = rd_submit(c, &call, &worst, &worst, NULL);
     if (failed || !worst)
         return half_way(c, failed);
@@ -113,7 +130,8 @@ static ronda_status split(ronda_comm *c, ticket mine, rd_offer *room, part *p, r
     rd_error err = {.rank = c->rank};
     ronda_comm *made = NULL;
     rd_offer offer = {0};
-    ronda_status status = gather(c, TELLS_COLOR, 1, &mine, room);
+    const uint64_t until = rd_deadline_ns(c->timeout_ns);
+    ronda_status status = gather(c, TELLS_COLOR, 1, &mine, room, until);
     if (status)
         return status;
     find_part(c, (const ticket *)room, p);
@@ -122,7 +140,7 @@ static ronda_status split(ronda_comm *c, ticket mine, rd_offer *room, part *p, r
         local = t->split(c->link, p->members, p->size, p->rank, &offer, &err);
     if (local)
         offer = (rd_offer){0};
-    status = half_way(c, gather(c, TELLS_OFFER, 2, &offer, room));
+    status = half_way(c, gather(c, TELLS_OFFER, 2, &offer, room, until));
     if (status && is_offer(&offer))
         t->forgo(c->link, &offer, p->members, p->size); /* nobody will come */
     for (uint32_t i = 0; i < p->size; i++)
@@ -130,7 +148,7 @@ static ronda_status split(ronda_comm *c, ticket mine, rd_offer *room, part *p, r
     if (!status && p->size && !local)
         local = open_part(c, p, &made, &err);
     if (!status)
-        status = agree(c, local, &err);
+        status = agree(c, local, &err, until);
     if (status && made)
         rd_comm_close(made);
     else if (!status)

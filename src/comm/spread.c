@@ -39,7 +39,8 @@ ronda_status rd_spread_call(rd_gathering *g, rd_branch branches[RD_BRANCHES], ui
     const uint32_t first = g->j->rank * RD_BRANCHES + 1;
     *count = 0;
     for (uint32_t r = first; r < first + RD_BRANCHES && r < g->j->size; r++) {
-        rd_reaching reaching = {.key = g->j->key,
+        rd_reaching reaching = {.way = g->way,
+                                .key = g->key,
                                 .rank = g->j->rank,
                                 .peer = r,
                                 .size = g->j->size,

@@ -26,8 +26,8 @@ static ronda_status check_op(ronda_comm *c, const rd_call *call)
     char text[160];
     if (!rd_kind_reduces(call->kind))
         return RONDA_OK;
-    if (strcmp(rd_op_name(call->op), "?") == 0)
-        snprintf(text, sizeof text, "%" PRId32 " is not an op", call->op);
+    if (!rd_is_op(call->op))
+        rd_not_text(call->op, "an op", text, sizeof text);
     else if (!rd_op_allows(call->op, call->type))
         snprintf(text, sizeof text, "%s is not defined for %s", rd_op_name(call->op),
                  rd_type_name(call->type));
@@ -43,7 +43,7 @@ static ronda_status check_call(ronda_comm *c, const rd_call *call)
     char text[160];
     const size_t width = ronda_type_size(call->type);
     if (width == 0) {
-        snprintf(text, sizeof text, "%" PRId32 " is not a type", call->type);
+        rd_not_text(call->type, "a type", text, sizeof text);
         return rd_invalid(c, call->kind, text);
     }
     const ronda_status status = check_op(c, call);
@@ -197,6 +197,8 @@ ronda_status rd_submit(ronda_comm *c, rd_call *call, const void *send, void *rec
     static const uint8_t here = 1;
     if (!c)
         return rd_no_comm(rd_kind_name(call->kind));
+    if (rd_comm_inherited(c))
+        return rd_comm_refuse(c, rd_kind_name(call->kind));
     if (call->kind == RONDA_BARRIER) {
         send = &here;
         recv = &c->everyone; /* a request has one of its own */

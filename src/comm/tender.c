@@ -105,6 +105,13 @@ rd_tender *rd_tender_share(rd_tender *t)
     return t;
 }
 
+/* Neither is there a thread to join, nor anybody who could leave the lock or the condition. */
+void rd_tender_forget(rd_tender *t)
+{
+    if (--t->users == 0)
+        rd_free(t);
+}
+
 /* The lock is held, and stays so unless this was the last. */
 bool rd_tender_drop(rd_tender *t, const rd_engine *leaving)
 {

@@ -20,7 +20,7 @@
 
 #include "engine/mail_box.h"
 
-enum { PAGE = 4096, LINE = 640, RANKS = 1024, CALL = 128 };
+enum { PAGE = 4096, LINE = 640, RANKS = 16384, CALL = 128 };
 
 /* --- writing --- */
 
@@ -31,19 +31,23 @@ typedef struct {
     char text[PAGE];
 } page;
 
-/* A reader that is gone must not end the process: the signal is kept out, and taken back. */
+/* Neither a reader that is gone nor a file that may not grow must end the process: the signal is kept out, and
+ * taken back. */
 static ssize_t write_quietly(int fd, const char *text, size_t bytes)
 {
     const struct timespec now = {0};
-    sigset_t pipe, before, pending;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
+    sigset_t both, one, before, pending;
+    sigemptyset(&both);
+    sigaddset(&both, SIGPIPE);
+    sigaddset(&both, SIGXFSZ);
     sigpending(&pending);
-    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    pthread_sigmask(SIG_BLOCK, &both, &before);
     const ssize_t n = write(fd, text, bytes);
     const int error = errno;
-    if (n < 0 && error == EPIPE && !sigismember(&pending, SIGPIPE))
-        sigtimedwait(&pipe, NULL, &now);
+    const int sent = n >= 0 ? 0 : error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
+    sigemptyset(&one);
+    if (sent && !sigismember(&pending, sent) && sigaddset(&one, sent) == 0)
+        sigtimedwait(&one, NULL, &now);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = error;
     return n;
@@ -199,7 +203,8 @@ static void say_letters(page *p, const rd_letter *l)
 {
     for (; l; l = l->next) {
         char text[CALL];
-        rd_letter_text(l, text, sizeof text);
+        const rd_pending message = rd_letter_pending(l);
+        rd_pending_text(&message, text, sizeof text);
         if (l->done || l->lost)
             say(p, "  %s: %s not waited for\n", text, l->done ? "done," : "failed and");
         else if (l->what.peer == RONDA_ANY)
@@ -207,6 +212,15 @@ static void say_letters(page *p, const rd_letter *l)
         else
             say(p, "  %s: awaits rank %" PRIu32 "\n", text, l->what.peer);
     }
+}
+
+/* What has come and no receive was posted for. */
+static void say_unexpected(page *p, const rd_mail *m)
+{
+    if (m && m->store_letters)
+        say(p, "  unexpected queue: %" PRIu32 " message%s, %" PRIu64 " bytes%s\n", m->store_letters,
+            m->store_letters == 1 ? "" : "s", m->store_bytes,
+            m->full ? ", full: more wait outside" : "");
 }
 
 /* --- all of it --- */
@@ -259,6 +273,7 @@ static int dump(rd_engine *e, const rd_awaited *what, const char *prefix, int fd
         say_walk(&p, e, what);
     say_letters(&p, e->mail ? e->mail->sends.first : NULL);
     say_letters(&p, e->mail ? e->mail->receives.first : NULL);
+    say_unexpected(&p, e->mail);
     flush(&p);
     return p.error;
 }

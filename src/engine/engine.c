@@ -10,12 +10,13 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/mem_limit.h"
 #include "base/tell.h"
 #include "engine/flight.h"
 #include "engine/mail.h"
 
 enum { QUICK = 64 }; /* idle rounds before the clock is looked at */
-enum { FIRST_TICK_NS = 1000000, LAST_TICK_NS = 250000000 };
+enum { FIRST_TICK_NS = 1000000, LAST_TICK_NS = 250000000, LATE_NS = 1000000000 };
 
 /* --- opening and closing --- */
 
@@ -31,33 +32,12 @@ static void free_flights(rd_engine *e, rd_flight *f)
     }
 }
 
-/* What we lent must not be freed under a reader.  If a peer never comes for it the world has to end. */
-static ronda_status settle(rd_engine *e, uint64_t timeout_ns, rd_error *err)
+/* After a failure, until no peer uses this rank's memory any more.  A peer leaves at its next step; an op of the
+ * program's may run for ever, and is awaited for a tenth of the timeout. */
+void rd_engine_quiesce(rd_engine *e, uint64_t timeout_ns)
 {
-    ronda_status status = RONDA_OK;
-    const uint64_t until = rd_deadline_ns(timeout_ns);
-    for (uint32_t c = 0; c < RD_CHANNELS; c++) {
-        rd_channel *channel = &e->channels[c];
-        for (uint32_t idle = 0; channel->owed_count && !rd_channel_paid(e, channel); idle++) {
-            if (atomic_load(e->link->alarm))
-                break;
-            if (rd_now_ns() >= until) {
-                const uint32_t peer = channel->owed[channel->owed_count - 1].peer;
-                err->rank = e->link->rank;
-                status =
-                    rd_fail(err, RONDA_ETIMEOUT, peer,
-                            "rank %u closed, but rank %u has not taken what rank %u had sent it",
-                            e->link->rank, peer, e->link->rank);
-                e->transport->abort(e->link, err);
-                break;
-            }
-            rd_kin_move(e); /* what a peer waits for before it comes may be there */
-            e->transport->wait(e->link, NULL, idle, until);
-        }
-    }
-    if (atomic_load(e->link->alarm))
-        e->transport->quiesce(e->link, rd_deadline_ns(timeout_ns));
-    return status;
+    const uint64_t patience_ns = 60000000000u, op_ns = timeout_ns ? timeout_ns / 10 : patience_ns;
+    e->transport->quiesce(e->link, rd_deadline_ns(patience_ns), rd_deadline_ns(op_ns));
 }
 
 static void free_engine(rd_engine *e)
@@ -79,14 +59,29 @@ static void free_engine(rd_engine *e)
     rd_free(e);
 }
 
-ronda_status rd_engine_close(rd_engine *e, uint64_t timeout_ns, rd_error *err)
+void rd_engine_free(rd_engine *e)
 {
-    const ronda_status status = settle(e, timeout_ns, err);
     rd_engine *before = e->kin;
     while (before->kin != e)
         before = before->kin;
     before->kin = e->kin;
     free_engine(e);
+}
+
+ronda_status rd_engine_close(rd_engine *e, uint64_t timeout_ns, rd_error *err)
+{
+    rd_error unsettled = {0};
+    const bool failed = atomic_load(e->link->alarm);
+    ronda_status status = rd_look_back(e, err);
+    if (rd_settle(e, timeout_ns, failed, &unsettled) && !status) {
+        *err = unsettled;
+        status = err->status;
+    }
+    if (e->transport->goodbye) {
+        e->transport->goodbye(e->link); /* what peers have just sent comes meanwhile */
+        status = status ? status : rd_look_back(e, err);
+    }
+    rd_engine_free(e);
     return status;
 }
 
@@ -174,6 +169,8 @@ static bool fetch_scratch(rd_engine *e, rd_flight *f)
     f->larger_bytes = scratch_bytes(f->plan);
     if (f->larger_bytes <= rd_channel_of(e, &f->job)->bytes)
         return true;
+    if (!rd_memory_allows(f->larger_bytes))
+        return false;
     f->larger = e->transport->alloc(e->link, f->larger_bytes);
     return f->larger != NULL;
 }
@@ -323,7 +320,7 @@ ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
     e->gave_up = true;
     rd_mail_lose(e);
     e->transport->leave(e->link, e->entered);
-    e->transport->quiesce(e->link, rd_now_ns() + 60000000000u);
+    rd_engine_quiesce(e, e->timeout_ns ? e->timeout_ns : e->link->timeout_ns);
     return err->status;
 }
 
@@ -339,6 +336,26 @@ static ronda_status attend(rd_engine *e, rd_error *err)
 bool rd_is_late(const rd_patience *p)
 {
     return p->deadline_ns && p->idle % 8 == 0 && rd_now_ns() >= p->deadline_ns;
+}
+
+void rd_patience_begin(rd_patience *p, uint64_t now)
+{
+    const uint64_t half = p->timeout_ns / 2;
+    p->deadline_ns = p->timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + p->timeout_ns;
+    p->late_ns = now + (half < LATE_NS ? half : LATE_NS);
+    p->look_ns = now;
+    p->tick_ns = FIRST_TICK_NS;
+}
+
+/* Ever more rarely, and at the moment from which the call is late; from there on it begins anew. */
+static void look_later(rd_patience *p, uint64_t now)
+{
+    p->look_ns = now + p->tick_ns;
+    p->tick_ns = 2 * p->tick_ns < LAST_TICK_NS ? 2 * p->tick_ns : LAST_TICK_NS;
+    if (now < p->late_ns && p->look_ns >= p->late_ns) {
+        p->look_ns = p->late_ns;
+        p->tick_ns = FIRST_TICK_NS;
+    }
 }
 
 ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaited *what,
@@ -359,22 +376,21 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
     }
     const uint64_t now = rd_now_ns();
     if (!p->deadline_ns) {
-        p->deadline_ns = rd_deadline_ns(p->timeout_ns);
-        p->look_ns = now;
-        p->tick_ns = FIRST_TICK_NS;
+        rd_patience_begin(p, now);
+        e->timeout_ns = p->timeout_ns;
     }
     const uint32_t goodbyes = atomic_load(e->link->goodbyes);
     if (now >= p->look_ns || now >= p->deadline_ns || goodbyes != p->goodbyes) {
         uint32_t whom = RONDA_ANY;
         p->goodbyes = goodbyes;
+        rd_mail_announce(e, NULL);
         ronda_status status = rd_look_around(e, call, what, &whom, err);
         if (!status && now >= p->deadline_ns && whom != RONDA_ANY)
             status = rd_trouble_timeout(e->link, call, whom, p->timeout_ns, err);
         if (status)
             return rd_engine_give_up(e, err);
-        e->transport->await(e->link, whom);
-        p->look_ns = now + p->tick_ns;
-        p->tick_ns = 2 * p->tick_ns < LAST_TICK_NS ? 2 * p->tick_ns : LAST_TICK_NS;
+        e->transport->await(e->link, whom, now >= p->late_ns);
+        look_later(p, now);
     }
     e->transport->wait(e->link, hint, p->idle,
                        p->look_ns < p->deadline_ns ? p->look_ns : p->deadline_ns);
@@ -452,14 +468,22 @@ ronda_status rd_engine_wait(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd_
     return wait_for(e, f, timeout_ns, err);
 }
 
+/* Who tests without a pause reads the clock now and then; who tests seldom reads it each time. */
 static bool time_to_look(rd_engine *e)
 {
-    enum { TESTS = 64, EVERY_NS = 5000000 };
+    enum { TESTS = 16, EVERY_NS = 5000000 };
     if (e->wrong)
         return true;
-    if (++e->tests % TESTS || rd_now_ns() < e->tested_ns)
+    if (e->tests) {
+        e->tests--;
         return false;
-    e->tested_ns = rd_now_ns() + EVERY_NS;
+    }
+    const uint64_t now = rd_now_ns();
+    if (now < e->tested_ns) {
+        e->tests = TESTS;
+        return false;
+    }
+    e->tested_ns = now + EVERY_NS;
     return true;
 }
 

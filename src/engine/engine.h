@@ -22,16 +22,19 @@ typedef struct {
     void *out;
     rd_fold_fn *fold; /* NULL if the plan folds nothing, or by the user's op: */
     const rd_user_op *user;
-    rd_record record; /* sequence numbers rise by one from job to job, from 1 */
-    int32_t priority; /* of what can move, what has more of it moves first */
+    rd_record record;          /* sequence numbers rise by one from job to job, from 1 */
+    int32_t priority;          /* of what can move, what has more of it moves first */
+    _Atomic uint32_t *running; /* of the link: not 0 while the user's op runs; or NULL */
 } rd_job;
 
 /* RONDA_ENOMEM; the link stays the caller's.  kin: NULL, or an engine that the same thread uses: whoever
  * waits for one moves both. */
 ronda_status rd_engine_open(rd_link *link, rd_engine *kin, rd_engine **out);
 
-/* Lets peers finish with what this rank has lent them, up to the timeout, and frees in any case. */
+/* Looks whether the last calls of its peers were this rank's (closing.c).  Lets peers finish with what this rank has
+ * lent them, up to the timeout, and frees in any case. */
 ronda_status rd_engine_close(rd_engine *e, uint64_t timeout_ns, rd_error *err);
+void rd_engine_free(rd_engine *e); /* the last half of it: nobody is waited for */
 
 /* Begins a collective.  RONDA_ENOMEM: nothing was sent, and the sequence number is free again. */
 ronda_status rd_engine_start(rd_engine *e, const rd_job *job, rd_flight **out);
@@ -58,6 +61,13 @@ rd_engine *rd_engine_next(const rd_engine *e); /* of the ring; NULL: it is alone
 /* Has the world failed in a way that concerns the call of this number? */
 bool rd_engine_must_leave(rd_engine *e, uint64_t sequence);
 void rd_engine_cause(rd_engine *e, rd_error *out); /* and why; status is never RONDA_OK */
+void rd_engine_heard(rd_engine *e); /* a call has returned it: closing need not say it again */
+
+/* in_use.c: does a call that nobody has waited for, of this engine or of one that the same thread uses, have some
+ * of this memory?  Then text is its description.  others_only: not of this engine. */
+enum { RD_USE_TEXT = 220 };
+bool rd_engine_uses(const rd_engine *e, bool others_only, const void *memory, size_t bytes,
+                    char *text, size_t capacity);
 
 /* dump.c: what is under way, as text.  RONDA_ESYSTEM: the descriptor takes no bytes. */
 ronda_status rd_engine_dump(rd_engine *e, int fd, rd_error *err);

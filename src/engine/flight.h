@@ -2,6 +2,8 @@
 #ifndef RD_FLIGHT_H
 #define RD_FLIGHT_H
 
+#include <assert.h>
+
 #include "engine/engine.h"
 
 typedef struct {
@@ -80,7 +82,8 @@ typedef struct {
     uint32_t slow_ns;    /* what a KiB took last */
 } rd_distance;
 
-/* Memory by which bytes go to a peer and come back: see swap.c.  Kin have one together. */
+/* Memory by which bytes go to a peer and come back: see swap.c.  Engines of one rank share it if their links
+ * take memory from the same heap. */
 enum { RD_SLOTS = RD_SKEW + 2, RD_SWAP_RANKS = 16 };
 typedef struct {
     rd_port *port; /* of the loan that filled it last, which was number `message`; NULL: none */
@@ -108,12 +111,15 @@ struct rd_engine {
     uint32_t busy;        /* channels with flights that are neither done nor lost, one bit each */
     struct rd_mail *mail; /* NULL: no letter so far */
     bool lanes_only;
-    _Atomic bool told; /* the launcher of its failure, if there is one */
-    bool gave_up;      /* the world has failed, and this rank has left it once */
-    rd_error cause;    /* why flights were lost */
-    uint32_t answered; /* what rd_asked was when it last was */
-    uint32_t tests;    /* that found nothing to do, and when the next one may look around */
-    uint64_t tested_ns;
+    _Atomic bool told;      /* the launcher of its failure, if there is one */
+    bool gave_up;           /* the world has failed, and this rank has left it once */
+    bool announced;         /* something of messages stands on the board */
+    bool heard;             /* the program has been told that it has failed */
+    uint64_t timeout_ns;    /* of the last wait that took long; 0: none did */
+    rd_error cause;         /* why flights were lost */
+    uint32_t answered;      /* what rd_asked was when it last was */
+    uint32_t tests;         /* how many more may find nothing to do before the clock is read */
+    uint64_t tested_ns;     /* when the next one looks around */
     uint64_t entered;       /* sequence of the last job */
     uint32_t wrong;         /* 1 + a peer whose message does not fit, 0: none */
     bool mad;               /* it cannot even be a message */
@@ -165,8 +171,8 @@ bool rd_swap_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step
 /* Empties the slot that this receive awaits: where it is, until the flight's next step; NULL: it awaits none. */
 const char *rd_swap_take(rd_engine *e, const rd_flight *f, const rd_step *s);
 void rd_swap_end(rd_engine *e, const rd_flight *f); /* it is done, or will never be */
-/* kin: NULL, it is the first.  false: no memory */
-bool rd_swap_open(rd_engine *e, const rd_engine *kin);
+/* sibling: NULL, it is the first.  false: no memory */
+bool rd_swap_open(rd_engine *e, const rd_engine *sibling);
 void rd_swap_close(rd_engine *e); /* what e has lent is home, or its world has failed */
 
 /* straight.c */
@@ -177,9 +183,12 @@ ronda_status rd_run_straight(rd_engine *e, const rd_job *job, uint64_t timeout_n
 typedef struct {
     uint32_t idle; /* rounds without progress */
     uint64_t timeout_ns, deadline_ns, look_ns, tick_ns;
+    uint64_t late_ns;  /* from then on the call is far later than it should be */
     uint32_t goodbyes; /* that were known when it last looked */
 } rd_patience;
-struct rd_awaited { /* one thing that a straight walk waits for */
+void rd_patience_begin(rd_patience *p,
+                       uint64_t now); /* the first time that it looks at the clock */
+struct rd_awaited {                   /* one thing that a straight walk waits for */
     rd_port *port;
     uint32_t peer;
     bool sends; /* room to send; else a message */
@@ -193,6 +202,7 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
                             rd_port *hint, rd_patience *patience, rd_error *err);
 /* Err is the cause; returns its status */
 ronda_status rd_engine_give_up(rd_engine *e, rd_error *err);
+void rd_engine_quiesce(rd_engine *e, uint64_t timeout_ns);
 void rd_engine_pump(rd_engine *e);       /* for those who do not wait: takes in what has come */
 void rd_engine_look_after(rd_engine *e); /* now and then: do the peers live, and agree? */
 void rd_engine_step_in(rd_engine *e);    /* back to calls under way */
@@ -207,6 +217,15 @@ bool rd_lane_waits(rd_engine *e, const rd_flight *f, uint32_t l);
  * wait for, RONDA_ANY: nobody, things can go on. */
 ronda_status rd_look_around(rd_engine *e, const rd_record *call, const rd_awaited *what,
                             uint32_t *whom, rd_error *err);
+/* The same of those who have not taken what they were lent of a channel's memory */
+ronda_status rd_look_at_loans(rd_engine *e, const rd_channel *c, const rd_record *call,
+                              uint32_t *whom, rd_error *err);
+
+/* closing.c: for a rank that closes: whether its last calls were those of its peers, as far as that is known.  It
+ * waits for nobody. */
+ronda_status rd_look_back(rd_engine *e, rd_error *err);
+/* Waits until peers have taken what they were lent.  failed: the world had, before this rank closed */
+ronda_status rd_settle(rd_engine *e, uint64_t timeout_ns, bool failed, rd_error *err);
 
 /* trouble.c: what went wrong, in a sentence. */
 /* "1-4, 7": those of `size` ranks, cut at the capacity.  How many they are. */
@@ -217,6 +236,12 @@ ronda_status rd_trouble_mismatch(rd_link *link, const rd_record *mine, uint32_t 
 ronda_status rd_trouble_look(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err);
 ronda_status rd_trouble_mad(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err);
 ronda_status rd_trouble_closed(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err);
+/* The peer has made this call and has closed; this rank closes and has not made it. */
+ronda_status rd_trouble_missed(rd_link *link, const rd_record *theirs, uint32_t peer,
+                               rd_error *err);
+/* A message that this rank waits for: what the others do instead. */
+ronda_status rd_trouble_message(rd_link *link, const rd_pending *mine, uint64_t timeout_ns,
+                                rd_error *err);
 ronda_status rd_trouble_timeout(rd_link *link, const rd_record *mine, uint32_t peer,
                                 uint64_t timeout_ns, rd_error *err);
 
@@ -224,10 +249,15 @@ ronda_status rd_trouble_timeout(rd_link *link, const rd_record *mine, uint32_t p
 static inline void rd_job_fold(const rd_job *job, void *const out[], uint32_t outs,
                                const void *const in[], uint32_t ins, size_t count, uint32_t divisor)
 {
-    if (job->user)
-        rd_user_fold(job->user, job->record.type, out, outs, in, ins, count);
-    else
+    if (!job->user) {
         job->fold(out, outs, in, ins, count, divisor);
+        return;
+    }
+    if (job->running)
+        atomic_store_explicit(job->running, 1, memory_order_release);
+    rd_user_fold(job->user, job->record.type, out, outs, in, ins, count);
+    if (job->running)
+        atomic_store_explicit(job->running, 0, memory_order_release);
 }
 
 /* Moves a few bytes or many, the commonest sizes without a call. */

@@ -23,6 +23,7 @@
 #include "engine/fold_kernels.h"
 
 #include "base/atomic.h"
+#include "base/names.h"
 
 #include <string.h>
 
@@ -518,17 +519,17 @@ DIVIDE_SIGNED(64)
 /* The table: type x op.  What the sign does not matter to is the unsigned type's. */
 
 #define COMMON(type)                                                                               \
-    [RONDA_SUM] = sum_##type, [RONDA_MEAN] = sum_##type, [RONDA_MIN] = min_##type,                 \
-    [RONDA_MAX] = max_##type
+    [RONDA_SUM - RONDA_SUM] = sum_##type, [RONDA_MEAN - RONDA_SUM] = sum_##type,                   \
+                 [RONDA_MIN - RONDA_SUM] = min_##type, [RONDA_MAX - RONDA_SUM] = max_##type
 #define UNSIGNED(type)                                                                             \
-    [RONDA_PROD] = prod_##type, [RONDA_BAND] = band_##type, [RONDA_BOR] = bor_##type,              \
-    [RONDA_BXOR] = bxor_##type
+    [RONDA_PROD - RONDA_SUM] = prod_##type, [RONDA_BAND - RONDA_SUM] = band_##type,                \
+                  [RONDA_BOR - RONDA_SUM] = bor_##type, [RONDA_BXOR - RONDA_SUM] = bxor_##type
 
-static rd_fold_fn *const kernels[RONDA_U64 + 1][RONDA_BXOR + 1] = {
-    [RONDA_F16] = {COMMON(f16), [RONDA_PROD] = prod_f16},
-    [RONDA_BF16] = {COMMON(bf16), [RONDA_PROD] = prod_bf16},
-    [RONDA_F32] = {COMMON(f32), [RONDA_PROD] = prod_f32},
-    [RONDA_F64] = {COMMON(f64), [RONDA_PROD] = prod_f64},
+static rd_fold_fn *const kernels[RONDA_U64 + 1][RD_OPS] = {
+    [RONDA_F16] = {COMMON(f16), [RONDA_PROD - RONDA_SUM] = prod_f16},
+    [RONDA_BF16] = {COMMON(bf16), [RONDA_PROD - RONDA_SUM] = prod_bf16},
+    [RONDA_F32] = {COMMON(f32), [RONDA_PROD - RONDA_SUM] = prod_f32},
+    [RONDA_F64] = {COMMON(f64), [RONDA_PROD - RONDA_SUM] = prod_f64},
     [RONDA_I8] = {COMMON(i8), UNSIGNED(u8)},
     [RONDA_U8] = {COMMON(u8), UNSIGNED(u8)},
     [RONDA_I16] = {COMMON(i16), UNSIGNED(u16)},
@@ -543,9 +544,9 @@ static rd_fold_fn *const kernels[RONDA_U64 + 1][RONDA_BXOR + 1] = {
 
 rd_fold_fn *NAME(rd_fold_kernel)(ronda_type type, ronda_op op)
 {
-    if (type < 0 || type > RONDA_U64 || op < 0 || op > RONDA_BXOR)
+    if (type < 0 || type > RONDA_U64 || rd_op_row(op) >= RD_OPS)
         return NULL;
-    return kernels[type][op];
+    return kernels[type][rd_op_row(op)];
 }
 
 INLINE void move_block(char *to, const char *from, bool prefetched)

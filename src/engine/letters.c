@@ -85,15 +85,23 @@ bool rd_mail_test(rd_engine *e, rd_letter *l)
     return l->done || l->lost;
 }
 
-void rd_letter_text(const rd_letter *l, char *text, size_t capacity)
+rd_pending rd_letter_pending(const rd_letter *l)
 {
-    char tag[24] = "any tag", peer[24] = "any rank";
-    if (l->what.tag != RONDA_ANY)
-        snprintf(tag, sizeof tag, "tag %u", l->what.tag);
-    if (l->what.peer != RONDA_ANY)
-        snprintf(peer, sizeof peer, "rank %u", l->what.peer);
-    snprintf(text, capacity, "%s of %" PRIu64 " %s with %s %s %s", l->what.sends ? "send" : "recv",
-             l->what.count, rd_type_name(l->what.type), tag, l->what.sends ? "to" : "from", peer);
+    return (rd_pending){.direction = l->what.sends ? RD_SENDING : RD_RECEIVING,
+                        .type = l->what.type,
+                        .peer = l->what.peer,
+                        .tag = l->what.tag,
+                        .count = l->what.count};
+}
+
+void rd_mail_announce(rd_engine *e, const rd_letter *l)
+{
+    const bool full = e->mail && e->mail->full;
+    if (!l && !full && !e->announced)
+        return;
+    const rd_pending message = l ? rd_letter_pending(l) : (rd_pending){0};
+    e->transport->announce(e->link, l ? &message : NULL, full);
+    e->announced = l || full;
 }
 
 /* Whether whoever should write or read it has closed; of any rank: all others have. */
@@ -128,27 +136,21 @@ static ronda_status look(rd_engine *e, const rd_letter *l, rd_error *err)
     if (l->done || l->lost)
         return RONDA_OK;
     err->rank = e->link->rank;
-    rd_letter_text(l, text, sizeof text);
+    const rd_pending message = rd_letter_pending(l);
+    rd_pending_text(&message, text, sizeof text);
     return rd_fail(err, RONDA_EPEER, l->what.peer, "rank %u: %s: %s closed", e->link->rank, text,
                    l->what.peer == RONDA_ANY ? "all others have" : "it has");
 }
 
-static ronda_status late(const rd_engine *e, const rd_letter *l, uint64_t timeout_ns, rd_error *err)
+/* What any rank may write this one may still write itself, as long as it does not wait for it: that all others
+ * have closed is no error then, but asking after them finds out who has died. */
+static ronda_status look_unless_over(rd_engine *e, const rd_letter *l, rd_error *err)
 {
-    const bool full = e->mail->store_letters >= RD_STORE_LETTERS ||
-                      e->mail->store_bytes + RD_SHORT_LETTER > RD_STORE_BYTES;
-    char text[160];
-    err->rank = e->link->rank;
-    rd_letter_text(l, text, sizeof text);
-    return rd_fail(err, RONDA_ETIMEOUT, l->what.peer, "rank %u: %s timed out after %.3g s%s",
-                   e->link->rank, text, (double)timeout_ns / 1e9,
-                   l->what.sends ? "; nobody has asked for it, or its receiver keeps too much "
-                                   "that nobody has asked for"
-                   : full        ? "; its store is full of letters that nobody has asked for"
-                                 : "");
+    if (l->done || l->lost || (is_forsaken(e, l) && l->what.peer == RONDA_ANY))
+        return RONDA_OK;
+    return look(e, l, err);
 }
 
-/* What any rank may write this one may still write itself, as long as it does not wait for it. */
 ronda_status rd_mail_look_around(rd_engine *e, rd_error *err)
 {
     ronda_status status = RONDA_OK;
@@ -157,7 +159,7 @@ ronda_status rd_mail_look_around(rd_engine *e, rd_error *err)
     for (int i = 0; i < 2 && rd_mail_busy(e); i++)
         for (rd_letter *l = i ? e->mail->sends.first : e->mail->receives.first; l && !status;
              l = l->next)
-            status = l->done || l->lost || l->what.peer == RONDA_ANY ? RONDA_OK : look(e, l, err);
+            status = look_unless_over(e, l, err);
     return status;
 }
 
@@ -170,16 +172,20 @@ static void idle(rd_engine *e, const rd_letter *l, rd_patience *p, rd_error *err
         return;
     }
     const uint64_t now = p->idle++ < QUICK && !rd_is_late(p) ? 0 : rd_now_ns();
-    if (now && !p->deadline_ns)
-        p->deadline_ns = rd_deadline_ns(p->timeout_ns);
+    if (now && !p->deadline_ns) {
+        rd_patience_begin(p, now);
+        e->timeout_ns = p->timeout_ns;
+    }
     const uint32_t goodbyes = atomic_load(e->link->goodbyes);
     if (now && (now >= p->look_ns || goodbyes != p->goodbyes)) {
         p->goodbyes = goodbyes;
         p->look_ns = now + TICK_NS;
-        if (look(e, l, err) ||
-            (now >= p->deadline_ns && !l->done && !l->lost && late(e, l, p->timeout_ns, err)))
+        rd_mail_announce(e, l);
+        const rd_pending message = rd_letter_pending(l);
+        if (look(e, l, err) || (now >= p->deadline_ns && !l->done && !l->lost &&
+                                rd_trouble_message(e->link, &message, p->timeout_ns, err)))
             rd_engine_give_up(e, err);
-        e->transport->await(e->link, l->what.peer);
+        e->transport->await(e->link, l->what.peer, now >= p->late_ns);
     }
     e->transport->wait(e->link, NULL, p->idle,
                        p->look_ns < p->deadline_ns ? p->look_ns : p->deadline_ns);
@@ -196,6 +202,8 @@ ronda_status rd_mail_wait(rd_engine *e, rd_letter *l, uint64_t timeout_ns, ronda
         else
             idle(e, l, &patience, err);
     }
+    if (e->announced)
+        rd_mail_announce(e, NULL);
     const ronda_status status = l->lost ? e->cause.status : l->refused;
     if (l->lost) {
         *err = e->cause;

@@ -15,6 +15,9 @@ bool rd_lane_waits(rd_engine *e, const rd_flight *f, uint32_t l)
                                            (view.bytes < f->width && view.bytes < view.total));
     if (lane->next != lane->end && (lane->refused || !e->transport->can_send(lane->port)))
         return true; /* refused: there is room for a message, but not for its bytes */
+    if (e->transport->pushes && lane->port && lane->next == lane->end &&
+        !e->transport->gone(lane->port, lane->base + lane->end - 1))
+        return true;
     return lane->lent && !e->transport->home(lane->port, lane->base + lane->lent - 1);
 }
 
@@ -23,17 +26,39 @@ static bool has_closed(rd_engine *e, uint32_t peer)
     return e->transport->presence(e->link, peer).closed;
 }
 
-/* Looks at the peers that a flight waits for.  A peer may have sent just before it closed, so what we
- * wait for is looked at again after the peer was seen to have closed.  *whom: one whom we wait for,
- * rather one that has not made the call, rather one that should send; RONDA_ANY: nobody, things
- * can go on. */
+/* A loan that is not home yet: has its peer died, closed, or made another call?  *whom: that peer. */
+static ronda_status look_at_loan(rd_engine *e, const rd_record *call, const rd_loan_out *loan,
+                                 uint32_t *whom, rd_error *err)
+{
+    /* First, since it may have taken it and closed; this also finds that the peer has died, and fails the world */
+    const bool closed = has_closed(e, loan->peer);
+    if (e->transport->home(loan->port, loan->message))
+        return RONDA_OK;
+    if (*whom == RONDA_ANY)
+        *whom = loan->peer;
+    const ronda_status status = rd_trouble_look(e->link, call, loan->peer, err);
+    return status || !closed ? status : rd_trouble_closed(e->link, call, loan->peer, err);
+}
+
+ronda_status rd_look_at_loans(rd_engine *e, const rd_channel *c, const rd_record *call,
+                              uint32_t *whom, rd_error *err)
+{
+    ronda_status status = RONDA_OK;
+    for (uint32_t i = 0; i < c->owed_count && !status; i++)
+        status = look_at_loan(e, call, &c->owed[i], whom, err);
+    return status;
+}
+
+/* Looks at the peers that a flight waits for; one that has not begun waits for its channel's loans.  A peer may
+ * have sent just before it closed, so what we wait for is looked at again after the peer was seen to have closed.
+ * *whom: one whom we wait for, rather one that has not made the call, rather one that should send; RONDA_ANY:
+ * nobody, things can go on. */
 static ronda_status look(rd_engine *e, const rd_flight *f, uint32_t *whom, uint32_t *best,
                          rd_error *err)
 {
-    const rd_channel *channel = rd_channel_of(e, &f->job);
-    if (!f->begun && channel->owed_count && *whom == RONDA_ANY)
-        *whom = channel->owed[channel->owed_count - 1].peer;
-    for (uint32_t l = 0; f->begun && l < f->plan->lane_count; l++) {
+    if (!f->begun)
+        return rd_look_at_loans(e, rd_channel_of(e, &f->job), &f->job.record, whom, err);
+    for (uint32_t l = 0; l < f->plan->lane_count; l++) {
         const rd_plan_lane *lane = &f->plan->lanes[l];
         if (lane->peer == RD_NONE)
             continue;

@@ -415,7 +415,7 @@ static uint32_t pull(rd_engine *e, uint32_t peer, uint32_t which)
             return ran;
         }
         if (later) {
-            e->mail->unread = true;
+            e->mail->unread = e->mail->full = true;
             return ran;
         }
         if (w->reading && v.bytes)
@@ -458,7 +458,7 @@ uint32_t rd_mail_move(rd_engine *e)
     const uint32_t letters = e->transport->letters(e->link), n = e->link->size;
     if (letters != m->seen || m->unread) {
         m->seen = letters;
-        m->unread = false;
+        m->unread = m->full = false;
         for (uint32_t w = 0; w < n * RD_WAYS && !e->wrong; w++)
             if (w / RD_WAYS != e->link->rank)
                 ran += pull(e, w / RD_WAYS, w % RD_WAYS);

@@ -43,6 +43,9 @@ uint32_t rd_mail_move(rd_engine *e);      /* whatever can move; how much that wa
 bool rd_mail_waiting(const rd_engine *e); /* something may be able to move */
 /* Has a peer gone whose letter is awaited?  Then err says so. */
 ronda_status rd_mail_look_around(rd_engine *e, rd_error *err);
+/* Tells the others, from the next await() on, which message this rank waits for, NULL: none; and whether its
+ * unexpected queue is full. */
+void rd_mail_announce(rd_engine *e, const rd_letter *l);
 bool rd_mail_busy(const rd_engine *e); /* letters are under way */
 void rd_mail_lose(rd_engine *e);       /* the world has failed */
 void rd_mail_free(rd_engine *e);

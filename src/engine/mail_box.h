@@ -70,6 +70,7 @@ struct rd_mail {
     uint32_t store_letters, numbers;
     uint32_t seen; /* what letters() said when all was last read */
     bool unread;   /* something was left unread all the same */
+    bool full;     /* because there was no room for it */
     rd_way ways[]; /* [size][RD_WAYS] */
 };
 
@@ -80,8 +81,8 @@ static inline void rd_letter_done(rd_mail *m, rd_letter *l)
     rd_book_strike(&l->entry);
 }
 
-/* letters.c: "send of 10 f32 with tag 3 to rank 1" */
-void rd_letter_text(const rd_letter *l, char *text, size_t capacity);
+/* letters.c */
+rd_pending rd_letter_pending(const rd_letter *l);
 
 /* mail.c */
 rd_mail *rd_mail_of(rd_engine *e);             /* makes it if need be; NULL: no memory */

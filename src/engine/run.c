@@ -17,12 +17,14 @@ void rd_flight_begin(rd_engine *e, rd_flight *f)
     const rd_plan *p = f->plan;
     const uint32_t channel = rd_channel_number(e, &f->job);
 
+    assert(!f->begun && channel < e->link->channels);
     f->begun = true;
     f->open_count = p->lane_count;
     f->buffer[RD_SCRATCH] = e->channels[channel].memory;
     for (uint32_t l = 0; l < p->lane_count; l++) {
         const rd_plan_lane *lane = &p->lanes[l];
         rd_lane_state *state = &f->lanes[l];
+        assert(lane->first < lane->end && lane->end <= p->step_count);
         *state = (rd_lane_state){.next = lane->first, .end = lane->end};
         if (lane->peer != RD_NONE) {
             state->port = rd_port_to(e, lane->peer, channel);
@@ -68,6 +70,7 @@ static inline bool arrived(rd_engine *e, rd_flight *f, const rd_lane_state *lane
 /* So many bytes of the send at the head of a lane are on their way. */
 static void advance_send(rd_lane_state *lane, uint64_t bytes, uint64_t total)
 {
+    assert(lane->next < lane->end && bytes <= total - lane->taken);
     lane->taken += bytes;
     lane->held = 0;
     if (lane->taken < total)

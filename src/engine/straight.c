@@ -8,6 +8,10 @@
 #include "base/atomic.h"
 #include "engine/flight.h"
 
+/* What a peer sends in such a plan has room even if nobody takes any of it. */
+_Static_assert((int)RD_STRAIGHT_SENDS <= (int)RD_QUEUE,
+               "all messages of a straight plan fit into a queue");
+
 typedef struct {
     rd_engine *e;
     const rd_job *job;

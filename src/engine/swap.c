@@ -13,7 +13,9 @@
  * is a loan like any other.
  *
  * The memory is not a channel's, so that one call after the other uses the same lines while they are warm, and
- * all communicators of a rank have one.  One flight has it at a time; others go the usual way. */
+ * all communicators of a rank whose links take memory from the same heap have one.  One flight has it at a time;
+ * others go the usual way.  The last of these communicators to close frees it.  A communicator whose links take
+ * memory from elsewhere has no part in it: its transport could neither lend nor free what is not its own. */
 #include "base/mem.h"
 #include "engine/flight.h"
 
@@ -162,7 +164,8 @@ void rd_swap_end(rd_engine *e, const rd_flight *f)
         e->swap->user = NULL;
 }
 
-/* A peer that does not know yet that its world has failed may still fold into a slot: kin take other memory. */
+/* A peer that does not know yet that its world has failed may still fold into a slot: other communicators take
+ * other memory. */
 static void drop(const rd_engine *e)
 {
     rd_swap *w = e->swap;
@@ -171,9 +174,22 @@ static void drop(const rd_engine *e)
     w->bytes = 0;
 }
 
-bool rd_swap_open(rd_engine *e, const rd_engine *kin)
+/* Of the engines that share this rank's thread, one whose memory comes from the same heap; NULL: none does. */
+static const rd_engine *of_same_heap(const rd_engine *e, const rd_engine *sibling)
 {
-    e->swap = kin ? kin->swap : rd_alloc(sizeof *e->swap);
+    const rd_engine *at = sibling;
+    do {
+        if (at && at->link->heap == e->link->heap)
+            return at;
+        at = at ? at->kin : NULL;
+    } while (at != sibling);
+    return NULL;
+}
+
+bool rd_swap_open(rd_engine *e, const rd_engine *sibling)
+{
+    const rd_engine *other = of_same_heap(e, sibling);
+    e->swap = other ? other->swap : rd_alloc(sizeof *e->swap);
     if (e->swap)
         e->swap->engines++;
     return e->swap != NULL;

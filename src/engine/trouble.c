@@ -128,6 +128,16 @@ ronda_status rd_trouble_closed(rd_link *link, const rd_record *mine, uint32_t pe
                    link->rank, peer, us, peer, last);
 }
 
+ronda_status rd_trouble_missed(rd_link *link, const rd_record *theirs, uint32_t peer, rd_error *err)
+{
+    char them[TEXT];
+    blame(link, theirs, err);
+    rd_record_text(theirs, them, sizeof them);
+    return rd_fail(err, RONDA_EMISMATCH, peer,
+                   "ranks made different calls: rank %u called %s, but rank %u closed without it",
+                   peer, them, link->rank);
+}
+
 /* --- the deadline --- */
 
 static bool has_called(rd_link *link, const rd_record *mine, uint32_t rank)
@@ -179,30 +189,45 @@ static uint32_t missing_rank(rd_link *link, const rd_record *mine, uint32_t from
 }
 
 /* Where a rank stands, seen from a call. */
-enum { CLOSED, ABSENT, FINISHED, POSTED, WAITING, INSIDE, UNHEARD, HEARD, UNASKED };
+enum {
+    CLOSED,
+    ABSENT,
+    FINISHED,
+    POSTED,
+    WAITING,
+    INSIDE,
+    UNHEARD,
+    HEARD,
+    SENDING,
+    RECEIVING,
+    UNASKED
+};
 typedef struct {
-    uint32_t state, awaits; /* awaits: if WAITING */
+    uint32_t state, awaits, tag; /* awaits: if WAITING; both of a message: RONDA_ANY, any */
 } standing;
 
 static standing stands(rd_link *link, const rd_record *mine, uint32_t rank)
 {
     const rd_presence p = link->transport->presence(link, rank);
     if (p.closed)
-        return (standing){CLOSED, 0};
+        return (standing){CLOSED, 0, 0};
+    if (p.message.direction)
+        return (standing){p.message.direction == RD_SENDING ? SENDING : RECEIVING, p.awaits,
+                          p.message.tag};
     if (p.sequence < mine->sequence)
-        return (standing){p.hearsay ? UNHEARD : ABSENT, 0};
+        return (standing){p.hearsay ? UNHEARD : ABSENT, 0, 0};
     if (p.hearsay && !p.inside && p.sequence == mine->sequence)
-        return (standing){HEARD, 0};
+        return (standing){HEARD, 0, 0};
     if (p.posted)
-        return (standing){POSTED, 0};
+        return (standing){POSTED, 0, 0};
     if (!p.inside || p.sequence > mine->sequence)
-        return (standing){FINISHED, 0};
-    return p.awaits < link->size ? (standing){WAITING, p.awaits} : (standing){INSIDE, 0};
+        return (standing){FINISHED, 0, 0};
+    return p.awaits < link->size ? (standing){WAITING, p.awaits, 0} : (standing){INSIDE, 0, 0};
 }
 
 static bool alike(standing a, standing b)
 {
-    return a.state == b.state && a.awaits == b.awaits;
+    return a.state == b.state && a.awaits == b.awaits && a.tag == b.tag;
 }
 
 uint32_t rd_ranks_text(const bool is[], uint32_t size, char *text, size_t capacity)
@@ -222,6 +247,19 @@ uint32_t rd_ranks_text(const bool is[], uint32_t size, char *text, size_t capaci
                                        from, end - 1);
     }
     return count;
+}
+
+/* " are in recv with tag 3 from rank 5" */
+static void say_message(standing like, bool many, char *text, size_t capacity)
+{
+    char tag[24] = "any tag", peer[24] = "any rank";
+    if (like.tag != RONDA_ANY)
+        snprintf(tag, sizeof tag, "tag %u", like.tag);
+    if (like.awaits != RONDA_ANY)
+        snprintf(peer, sizeof peer, "rank %u", like.awaits);
+    snprintf(text, capacity, " %s in %s with %s %s %s", many ? "are" : "is",
+             like.state == SENDING ? "send" : "recv", tag, like.state == SENDING ? "to" : "from",
+             peer);
 }
 
 /* "; ranks 1-4, 7 wait for rank 5": all who stand alike.  How many they are. */
@@ -251,7 +289,11 @@ static uint32_t say_alike(const standing at[], uint32_t size, standing like, cha
     const uint32_t count = rd_ranks_text(is, size, ranks, sizeof ranks);
     const size_t length =
         (size_t)snprintf(text, capacity, "; rank%s %s", count > 1 ? "s" : "", ranks);
-    snprintf(text + length, capacity - length, (count > 1 ? many : one)[like.state], like.awaits);
+    if (like.state == SENDING || like.state == RECEIVING)
+        say_message(like, count > 1, text + length, capacity - length);
+    else
+        snprintf(text + length, capacity - length, (count > 1 ? many : one)[like.state],
+                 like.awaits);
     return count;
 }
 
@@ -264,7 +306,7 @@ static void say_others(rd_link *link, const rd_record *mine, uint32_t missing, c
     size_t length = 0;
     uint32_t unsaid = link->size - size;
     for (uint32_t r = 0; r < size; r++)
-        at[r] = r == link->rank || r == missing ? (standing){UNASKED, 0} : stands(link, mine, r);
+        at[r] = r == link->rank || r == missing ? (standing){UNASKED, 0, 0} : stands(link, mine, r);
     for (uint32_t r = 0; r < size; r++) {
         char one[240];
         uint32_t first = 0;
@@ -282,12 +324,47 @@ static void say_others(rd_link *link, const rd_record *mine, uint32_t missing, c
         snprintf(text + length, capacity - length, "; and %u more", unsaid);
 }
 
+/* What a rank has called last, and whether it is over. */
+static void say_last(rd_link *link, uint32_t rank, const rd_presence *p, char *text,
+                     size_t capacity)
+{
+    rd_record theirs;
+    char call[TEXT];
+    if (p->message.direction) {
+        rd_pending_text(&p->message, call, sizeof call);
+        snprintf(text, capacity, "it is in %s", call);
+    } else if (link->transport->record(link, rank, p->sequence, &theirs)) {
+        rd_record_text(&theirs, call, sizeof call);
+        if (p->hearsay && !p->inside && !p->posted)
+            snprintf(text, capacity, "the last that was heard of it: %s", call);
+        else
+            snprintf(text, capacity, "its last call, %s, is %s", call,
+                     p->inside || p->posted ? "under way" : "done");
+    } else {
+        snprintf(text, capacity, "%s",
+                 p->posted    ? "it has messages under way"
+                 : p->hearsay ? "nothing was heard of it"
+                              : "it has made no call yet");
+    }
+}
+
+/* A rank that is in a send to one whose unexpected queue is full will stay there. */
+static void say_full(rd_link *link, const rd_pending *message, char *text, size_t capacity)
+{
+    *text = 0;
+    if (message->direction != RD_SENDING || message->peer >= link->size ||
+        !link->transport->presence(link, message->peer).full)
+        return;
+    snprintf(text, capacity,
+             "; the unexpected queue of rank %u is full: it has to receive what it was sent",
+             message->peer);
+}
+
 ronda_status rd_trouble_timeout(rd_link *link, const rd_record *mine, uint32_t peer,
                                 uint64_t timeout_ns, rd_error *err)
 {
     const uint32_t missing = missing_rank(link, mine, peer);
-    char us[TEXT], last[TEXT + 32] = "it has made no call yet", others[300] = "";
-    rd_record theirs;
+    char us[TEXT], last[TEXT + 32], full[TEXT], others[240] = "";
 
     blame(link, mine, err);
     rd_record_text(mine, us, sizeof us);
@@ -297,25 +374,98 @@ ronda_status rd_trouble_timeout(rd_link *link, const rd_record *mine, uint32_t p
                        link->rank, us, (double)timeout_ns / 1e9, others);
     const rd_presence p = link->transport->presence(link, missing);
     const bool entered = p.sequence >= mine->sequence;
-    if (link->transport->record(link, missing, p.sequence, &theirs)) {
-        char call[TEXT];
-        rd_record_text(&theirs, call, sizeof call);
-        if (p.hearsay && !p.inside && !p.posted)
-            snprintf(last, sizeof last, "the last that was heard of it: %s", call);
-        else
-            snprintf(last, sizeof last, "its last call, %s, is %s", call,
-                     p.inside || p.posted ? "under way" : "done");
-    } else if (p.hearsay) {
-        snprintf(last, sizeof last, "nothing was heard of it");
-    }
+    say_last(link, missing, &p, last, sizeof last);
+    say_full(link, &p.message, full, sizeof full);
     return rd_fail(err, RONDA_ETIMEOUT, missing,
-                   "rank %u: %s timed out after %.3g s waiting for rank %u, which %s (%s)%s",
+                   "rank %u: %s timed out after %.3g s waiting for rank %u, which %s (%s)%s%s",
                    link->rank, us, (double)timeout_ns / 1e9, missing,
-                   !entered && p.hearsay ? "was not heard of in it"
-                   : !entered            ? "has not called it"
+                   !entered && p.hearsay && !p.message.direction ? "was not heard of in it"
+                   : !entered                                    ? "has not called it"
+                   : p.message.direction ? "has called it and waits for something else"
                    : p.posted            ? "has posted it and does not wait for it"
                    : p.inside && !is_silent(&p, rd_now_ns()) ? "is in it"
                    : p.inside || !p.hearsay                  ? "is in it and silent"
                                                              : "was last heard of in it",
-                   last, others);
+                   last, full, others);
+}
+
+/* --- messages --- */
+
+/* "; rank 2 is in barrier #3" */
+static void say_where(rd_link *link, uint32_t rank, char *text, size_t capacity)
+{
+    const rd_presence p = link->transport->presence(link, rank);
+    rd_record record;
+    char call[TEXT];
+    const bool known = link->transport->record(link, rank, p.sequence, &record);
+    if (known)
+        rd_record_text(&record, call, sizeof call);
+    if (p.message.direction)
+        rd_pending_text(&p.message, call, sizeof call);
+    if (p.closed)
+        snprintf(text, capacity, "; rank %u has closed", rank);
+    else if (p.message.direction || (known && p.inside))
+        snprintf(text, capacity, "; rank %u is in %s", rank, call);
+    else if (known && p.posted)
+        snprintf(text, capacity, "; rank %u has calls under way up to %s, and waits for none", rank,
+                 call);
+    else if (p.posted)
+        snprintf(text, capacity, "; rank %u has messages under way, and waits for none", rank);
+    else if (known)
+        snprintf(text, capacity, "; rank %u is in no call%s, the last was %s", rank,
+                 p.hearsay ? " that was heard of" : "", call);
+    else
+        snprintf(text, capacity, "; rank %u %s", rank,
+                 p.hearsay ? "was not heard of" : "has made no call yet");
+}
+
+/* Of a receive from any rank: where all others are, as far as it fits. */
+static void say_everybody(rd_link *link, char *text, size_t capacity)
+{
+    size_t length = 0;
+    uint32_t unsaid = 0;
+    *text = 0;
+    for (uint32_t r = 0; r < link->size; r++) {
+        char one[TEXT + 64];
+        if (r == link->rank)
+            continue;
+        say_where(link, r, one, sizeof one);
+        if (!unsaid && length + strlen(one) + 24 < capacity)
+            length += (size_t)snprintf(text + length, capacity - length, "%s", one);
+        else
+            unsaid++;
+    }
+    if (unsaid)
+        snprintf(text + length, capacity - length, "; and %u more", unsaid);
+}
+
+ronda_status rd_trouble_message(rd_link *link, const rd_pending *mine, uint64_t timeout_ns,
+                                rd_error *err)
+{
+    char us[TEXT], where[280], full[TEXT];
+    const bool sends = mine->direction == RD_SENDING;
+    const rd_presence own = link->transport->presence(link, link->rank);
+    err->rank = link->rank;
+    err->sequence = 0;
+    rd_pending_text(mine, us, sizeof us);
+    say_full(link, mine, full, sizeof full);
+    if (mine->peer == link->rank)
+        snprintf(where, sizeof where, "; it is addressed to this rank itself");
+    else if (mine->peer < link->size)
+        say_where(link, mine->peer, where, sizeof where);
+    else
+        say_everybody(link, where, sizeof where);
+    const rd_pending theirs = mine->peer < link->size && mine->peer != link->rank
+                                  ? link->transport->presence(link, mine->peer).message
+                                  : (rd_pending){0};
+    const bool both = theirs.direction == mine->direction && theirs.peer == link->rank;
+    return rd_fail(err, RONDA_ETIMEOUT, mine->peer, "rank %u: %s timed out after %.3g s%s%s%s%s",
+                   link->rank, us, (double)timeout_ns / 1e9, where,
+                   !both   ? ""
+                   : sends ? ": both send, and neither receives"
+                           : ": both receive, and neither sends",
+                   full,
+                   !sends && own.full ? "; this rank's unexpected queue is full, and what it "
+                                        "waits for may be behind it"
+                                      : "");
 }

@@ -27,7 +27,7 @@
     X(ALLREDUCE, leaders, rd_allreduce_leaders, RD_ORDERED | RD_BY_HOST,                            \
       "to one rank of each host, once between those, and back; for small counts")                   \
     X(ALLREDUCE, star, rd_allreduce_star, RD_ORDERED | RD_REFERENCE, "everything through rank 0")   \
-    X(REDUCE, direct, rd_reduce_direct, RD_ORDERED,                                                 \
+    X(REDUCE, direct, rd_reduce_direct, RD_ORDERED | RD_STAR,                                       \
       "everyone sends to the root, which folds in rank order; one round")                           \
     X(REDUCE, two_shot, rd_reduce_two_shot, RD_ORDERED | RD_PARTED,                                 \
       "rank r folds part r of everyone in one pass and sends it to the root; two rounds")           \
@@ -37,7 +37,7 @@
       "slices summed inside each host, then piece by piece between them, then to the root")         \
     X(REDUCE, leaders, rd_reduce_leaders, RD_ORDERED | RD_BY_HOST,                                  \
       "to one rank of each host, and from those to the root; for small counts")                     \
-    X(BROADCAST, direct, rd_broadcast_direct, 0, "the root sends to everyone; one round")           \
+    X(BROADCAST, direct, rd_broadcast_direct, RD_STAR, "the root sends to everyone; one round")     \
     X(BROADCAST, binomial, rd_broadcast_binomial, 0, "binomial tree; log2(n) rounds")               \
     X(BROADCAST, tree, rd_broadcast_tree, 0,                                                        \
       "binary tree, ranks rotated to the root; a rank sends twice at most, chunks stream down")     \

@@ -1,4 +1,5 @@
-/* choose.c: the price of a plan is read off the plan, so a new algorithm needs no formula of its own.
+/* choose.c: the price of a plan is read off its steps as the generator says them, so a new algorithm needs no
+ * formula of its own, and nothing is sealed that is not run.
  *
  *     time  =  rounds * latency                  messages that wait for each other
  *            + messages and bytes                work of the busiest rank
@@ -11,13 +12,20 @@
  * What a peer stores straight into place costs its receiver no bytes.  With more ranks than cores,
  * all ranks' work is done by few cores, and each round costs switches between them; there, and with few
  * ranks, folds that a rank passes on cost more.  Of many ranks some stand for all: every rank must come to
- * the same choice, so they are ranks fixed by the root and the size, never this rank itself. */
+ * the same choice, so they are ranks fixed by the root and the size, never this rank itself.  Where ranks
+ * have thousands of steps, few of them are looked at, and none more of what is dearer already. */
 #include "plan/choose.h"
 
 #include "base/mem.h"
 #include "plan/hosts.h"
+#include "plan/raw.h"
 
-enum { SAMPLES = 16, LEAST_HOSTS = 4, MOST_OF_HOST = 64 };
+#include <math.h>
+#include <string.h>
+
+enum { SAMPLES = 16, LEAST_HOSTS = 4, MOST_OF_HOST = 64, SOME_OF_HOST = 4 };
+/* Two ranks at least are looked at, and no more after so many steps; of hosts, fewer of their ranks. */
+enum { ENOUGH_STEPS = 4000 };
 /* A plan that is never cut needs scratch for whole messages: beyond this it is taken only for want of another. */
 enum { MOST_WHOLE_SCRATCH = 4 << 20, FEW = 8 };
 static const double LOCAL_STEP_NS = 30;
@@ -99,11 +107,20 @@ rd_facts rd_facts_mixed(uint32_t cpus)
 typedef struct {
     double work_ns, fill_ns;
     uint32_t messages;
-    uint64_t sent_far, got_far; /* bytes */
+    uint64_t sent_bytes, sent_far, got_far;
 } rank_price;
 
+/* What is known of a rank's steps, for the price of each. */
+typedef struct {
+    const rd_plan *plan;
+    const rd_raw *raw;
+    bool straight_lends; /* as seal.c finds it */
+    uint32_t *sends;     /* [2 * size]: 1 + the last step that sent to a peer, and the one before */
+    uint32_t *lanes;     /* [2 * size]: steps to a peer, and from it */
+} pricing;
+
 /* What a step is priced by. */
-static const rd_facts *facts_of(const rd_plan *p, const rd_step *s, const rd_facts *facts)
+static const rd_facts *facts_of(const rd_plan *p, const rd_raw_step *s, const rd_facts *facts)
 {
     const bool far =
         facts->far && s->peer != RD_NONE && rd_apart(&p->shape, p->shape.rank, s->peer);
@@ -112,87 +129,145 @@ static const rd_facts *facts_of(const rd_plan *p, const rd_step *s, const rd_fac
 
 /* A fold into scratch is for a peer to read, and writes where that peer has read before: as dear as
  * staging.  Seen with few ranks, and where ranks share cores. */
-static double passing_ns(const rd_plan *p, const rd_step *s, const rd_facts *facts)
+static double passing_ns(const rd_plan *p, const rd_raw_step *s, const rd_facts *facts)
 {
-    const bool passes = s->to_buffer == RD_SCRATCH && facts->copies;
+    const bool passes = s->to.buffer == RD_SCRATCH && facts->copies;
     const bool dear = p->shape.size > facts->cpus || p->shape.size <= FEW;
     return passes && dear ? facts->stage_byte_ns - facts->copy_ns : 0;
 }
 
+static bool same_range(rd_range a, rd_range b)
+{
+    return a.buffer == b.buffer && a.at == b.at && a.count == b.count;
+}
+
 /* Of two ranks each folds into the memory in which the other's bytes came, and it goes back as it is: what
  * is passed on is not staged.  (More ranks gain too, but less, and not where choices are close.) */
-static bool goes_back(const rd_plan *p, const rd_step *s)
+static bool goes_back(const pricing *of, uint32_t step)
 {
-    const uint32_t send = (uint32_t)(s - p->steps);
-    for (uint32_t i = 0; i < p->forward_count && p->shape.size == 2; i++)
-        if (p->forwards[i] == send)
-            return true;
+    const rd_raw_step *steps = of->raw->steps;
+    for (uint32_t i = step; of->plan->shape.size == 2 && i-- > 0;)
+        if (steps[i].verb != RD_SEND && same_range(steps[i].to, steps[step].from))
+            return steps[i].peer != RD_NONE;
     return false;
 }
 
-/* A copy for peers to read.  If it is short, its lines were fetched in time (see straight.c). */
-static double copy_ns(const rd_plan *p, uint64_t bytes, const rd_facts *facts)
+/* Sends of one range that follow each other: all but the last are one copy with the next. */
+static bool same_range_follows(const rd_raw *raw, uint32_t step)
 {
-    const bool fetched = p->straight_lends && facts->carry_ns <= 0 && bytes < RD_FETCHED_BYTES &&
-                         p->shape.size <= facts->cpus;
+    const rd_raw_step *a = &raw->steps[step], *b = a + 1;
+    return step + 1 < raw->count && b->verb == RD_SEND && same_range(a->from, b->from) &&
+           a->peer != b->peer && a->chunk == b->chunk && a->round == b->round;
+}
+
+/* A copy for peers to read.  If it is short, its lines were fetched in time (see straight.c). */
+static double copy_ns(const pricing *of, uint64_t bytes, const rd_facts *facts)
+{
+    const bool fetched = of->straight_lends && facts->carry_ns <= 0 && bytes < RD_FETCHED_BYTES &&
+                         of->plan->shape.size <= facts->cpus;
     return (fetched ? LOCAL_STEP_NS : facts->stage_ns) + (double)bytes * facts->stage_byte_ns;
 }
 
-static double work_price(const rd_plan *p, const rd_step *s, const rd_facts *facts)
+/* Of two, the one that costs bytes is copied to where the peer can read it; of twins one is, for all. */
+static bool is_staged(const pricing *of, uint32_t step, bool lent, const rd_facts *facts)
 {
-    const uint64_t bytes = s->count * p->shape.width;
+    return lent && facts->copies && of->raw->steps[step].from.buffer != RD_SCRATCH &&
+           !goes_back(of, step);
+}
+
+static double work_price(const pricing *of, uint32_t step, const rd_facts *facts)
+{
+    const rd_raw_step *s = &of->raw->steps[step];
+    const uint64_t bytes = s->to.count * of->plan->shape.width;
     const bool lent = bytes > RD_INLINE_BYTES;
     const double size = (double)bytes;
 
     switch (s->verb) {
-    /* What comes back in the next round is stored into place, unless it comes from another host; of twins
-     * one is copied for all */
     case RD_SEND:
-        if (lent && facts->copies && s->from_buffer != RD_SCRATCH && !goes_back(p, s))
-            return facts->send_ns +
-                   (s->twin == RD_NONE ? facts->stage_ns + size * facts->stage_byte_ns : 0);
-        if (lent && facts->carry_ns <= 0 && s->back != RD_NONE &&
-            p->steps[s->back].round == s->round + 1)
-            return facts->send_ns - facts->lend_ns - size * (facts->copy_ns - facts->fold_ns / 2);
+        if (is_staged(of, step, lent, facts))
+            return facts->send_ns + (same_range_follows(of->raw, step)
+                                         ? 0
+                                         : facts->stage_ns + size * facts->stage_byte_ns);
         return facts->send_ns;
     case RD_RECV:
         return facts->receive_ns + (lent ? facts->lend_ns : 0) + size * facts->copy_ns;
     case RD_FOLD:
         return facts->receive_ns + (lent ? facts->lend_ns : 0) + 2 * size * facts->fold_ns +
-               (lent ? size * passing_ns(p, s, facts) : 0);
+               (lent ? size * passing_ns(of->plan, s, facts) : 0);
     case RD_FOLD_MANY: /* the bytes of all its messages are fetched at one time */
         return facts->receive_ns + size * facts->fold_ns +
-               (p->groups[s->group].leader == (uint32_t)(s - p->steps) && lent
+               (of->raw->groups[s->group].leader == step && lent
                     ? facts->lend_ns + size * facts->fold_ns
                     : 0);
     case RD_COPY:
-        return s->to_buffer == RD_SCRATCH && lent ? copy_ns(p, bytes, facts)
+        return s->to.buffer == RD_SCRATCH && lent ? copy_ns(of, bytes, facts)
                                                   : LOCAL_STEP_NS + size * facts->copy_ns;
     default:
         return LOCAL_STEP_NS + 2 * size * facts->fold_ns;
     }
 }
 
-static double step_price(const rd_plan *p, const rd_step *s, const rd_facts *facts)
+/* What was sent and comes back in the next round is stored into place by the peer, unless it comes from
+ * another host: what is saved by it. */
+static double returned_ns(const pricing *of, uint32_t step, const rd_facts *facts)
 {
-    const double bytes = s->peer == RD_NONE ? 0 : (double)(s->count * p->shape.width);
-    return work_price(p, s, facts) + bytes * facts->carry_ns;
+    const rd_raw_step *r = &of->raw->steps[step];
+    const uint64_t bytes = r->to.count * of->plan->shape.width;
+    const bool lent = bytes > RD_INLINE_BYTES;
+    if (r->verb != RD_RECV || r->to.buffer == RD_SCRATCH || !lent || facts->carry_ns > 0)
+        return 0;
+    for (int i = 0; i < 2; i++) {
+        const uint32_t sent = of->sends[2 * (size_t)r->peer + (size_t)i];
+        const rd_raw_step *s = sent ? &of->raw->steps[sent - 1] : NULL;
+        if (s && r->chunk == s->chunk && r->to.count == s->from.count && r->to.at == s->from.at &&
+            s->from.buffer != RD_SCRATCH && r->round == s->round + 1 &&
+            !is_staged(of, sent - 1, lent, facts))
+            return facts->lend_ns + (double)bytes * (facts->copy_ns - facts->fold_ns / 2);
+    }
+    return 0;
 }
 
-static rank_price price_rank(const rd_plan *p, const rd_facts *facts, uint8_t *far_rounds,
+/* As seal.c: no send can block, and some are lent. */
+static bool find_straight_lends(pricing *of)
+{
+    const rd_plan *p = of->plan;
+    const uint64_t most = p->algorithm->flags & RD_COPIES ? RD_STRAIGHT_BYTES : RD_INLINE_BYTES;
+    bool lends = false;
+    for (uint32_t i = 0; i < of->raw->count; i++) {
+        const rd_raw_step *s = &of->raw->steps[i];
+        if (s->peer == RD_NONE)
+            continue;
+        if (s->to.count > most / p->shape.width ||
+            ++of->lanes[2 * (size_t)s->peer + (s->verb == RD_SEND)] > RD_STRAIGHT_SENDS)
+            return false;
+        lends |= s->to.count > RD_INLINE_BYTES / p->shape.width;
+    }
+    return lends;
+}
+
+static rank_price price_rank(pricing *of, const rd_facts *facts, uint8_t *far_rounds,
                              uint32_t most_rounds)
 {
+    const rd_plan *p = of->plan;
     rank_price r = {0};
     uint32_t receives = 0;
     double hop = 0, send = facts->send_ns;
-    for (uint32_t i = 0; i < p->step_count; i++) {
-        const rd_step *s = &p->steps[i];
+    of->straight_lends = find_straight_lends(of);
+    for (uint32_t i = 0; i < of->raw->count; i++) {
+        const rd_raw_step *s = &of->raw->steps[i];
         const rd_facts *link = facts_of(p, s, facts);
-        const double ns = step_price(p, s, link);
-        r.work_ns += ns;
+        const uint64_t bytes = s->to.count * p->shape.width;
+        const double carried = s->peer == RD_NONE ? 0 : (double)bytes * link->carry_ns;
+        const double ns = work_price(of, i, link) + carried;
+        r.work_ns += ns - returned_ns(of, i, link);
         r.messages += s->peer != RD_NONE;
+        if (s->verb == RD_SEND) {
+            of->sends[2 * (size_t)s->peer + 1] = of->sends[2 * (size_t)s->peer];
+            of->sends[2 * (size_t)s->peer] = i + 1;
+            r.sent_bytes += bytes;
+        }
         if (link != facts) {
-            *(s->verb == RD_SEND ? &r.sent_far : &r.got_far) += s->count * p->shape.width;
+            *(s->verb == RD_SEND ? &r.sent_far : &r.got_far) += bytes;
             if (s->round < most_rounds)
                 far_rounds[s->round] = 1;
         }
@@ -209,48 +284,80 @@ static rank_price price_rank(const rd_plan *p, const rd_facts *facts, uint8_t *f
     return r;
 }
 
-/* The ranks that stand for all.  With several hosts: the root's host and as many more as there is room
- * for, each with its ranks, so that it is known what goes over its wire. */
+/* The ranks that stand for all, and for how many each.  With several hosts: the root's host and as many more
+ * as there is room for, each with its ranks, so that it is known what goes over its wire. */
 typedef struct {
     uint32_t count, ranks[LEAST_HOSTS * MOST_OF_HOST];
+    double weight[LEAST_HOSTS * MOST_OF_HOST], all;
 } sample;
 
-static sample draw_sample(const rd_shape *s)
+static void take(sample *of, uint32_t rank, double weight)
+{
+    of->ranks[of->count] = rank;
+    of->weight[of->count++] = weight;
+    of->all += weight;
+}
+
+/* Few of them: the first and the last, which often do more than others, and two for those. */
+static void take_of_host(sample *of, const rd_shape *s, uint32_t host, bool few)
+{
+    const uint32_t ranks = rd_ranks_on(*s, host);
+    const uint32_t some = ranks < MOST_OF_HOST ? ranks : MOST_OF_HOST;
+    if (!few || ranks <= SOME_OF_HOST) {
+        for (uint32_t k = 0; k < some; k++)
+            take(of, rd_rank_on(*s, host, (uint32_t)((uint64_t)k * ranks / some)),
+                 (double)ranks / some);
+        return;
+    }
+    const double others = (double)(ranks - 2) / (SOME_OF_HOST - 2);
+    for (uint32_t k = 0; k < SOME_OF_HOST; k++)
+        take(of, rd_rank_on(*s, host, (uint32_t)((uint64_t)k * (ranks - 1) / (SOME_OF_HOST - 1))),
+             k == 0 || k == SOME_OF_HOST - 1 ? 1 : others);
+}
+
+/* The order is such that the first few are far from each other, too. */
+static void take_far_apart(sample *of, const rd_shape *s)
+{
+    const uint32_t n = s->size, count = n < SAMPLES ? n : SAMPLES;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t turned = (i & 1) << 3 | (i & 2) << 1 | (i & 4) >> 1 | (i & 8) >> 3;
+        const uint32_t at = count == SAMPLES ? turned : i;
+        take(of, (uint32_t)((s->root + (uint64_t)at * n / count) % n), 1);
+    }
+}
+
+static void draw_sample(const rd_shape *s, bool few, sample *of)
 {
     const uint32_t n = s->size;
-    sample of = {.count = n < SAMPLES ? n : SAMPLES};
+    of->count = 0;
+    of->all = 0;
     if (!rd_has_hosts(s)) {
-        for (uint32_t i = 0; i < of.count; i++)
-            of.ranks[i] = (uint32_t)((s->root + (uint64_t)i * n / of.count) % n);
-        return of;
+        take_far_apart(of, s);
+        return;
     }
     const uint32_t all = s->hosts->count, most = SAMPLES / s->hosts->largest;
-    const uint32_t room = most < LEAST_HOSTS ? LEAST_HOSTS : most;
+    const uint32_t room = few ? 2 : most < LEAST_HOSTS ? LEAST_HOSTS : most;
     const uint32_t hosts = n <= SAMPLES || all < room ? all : room;
-    of.count = 0;
-    for (uint32_t i = 0; i < hosts; i++) {
-        const uint32_t host = (uint32_t)((s->hosts->of[s->root] + (uint64_t)i * all / hosts) % all);
-        const uint32_t ranks = rd_ranks_on(*s, host);
-        const uint32_t some = ranks < MOST_OF_HOST ? ranks : MOST_OF_HOST;
-        for (uint32_t k = 0; k < some; k++)
-            of.ranks[of.count++] = rd_rank_on(*s, host, (uint32_t)((uint64_t)k * ranks / some));
-    }
-    return of;
+    for (uint32_t i = 0; i < hosts; i++)
+        take_of_host(of, s, (uint32_t)((s->hosts->of[s->root] + (uint64_t)i * all / hosts) % all),
+                     few);
 }
 
 /* What has been seen of the samples so far. */
 typedef struct {
-    double work, most;    /* ns: of the average rank, of the busiest */
+    double work, most;    /* ns: of all ranks that those looked at stand for, of the busiest */
+    double ranks;         /* how many those are */
+    uint32_t *sends;      /* [4 * size]: for price_rank() */
+    uint64_t steps;       /* that were looked at */
     uint8_t *far_rounds;  /* [most_rounds]: something goes between hosts; NULL: nothing can */
     uint32_t most_rounds; /* more than any algorithm has */
     uint32_t host;        /* of the last one, and what its ranks have sent and got: */
     double sent, got, wire;
 } tally;
 
-static void count_wire(tally *t, const rd_shape *s, const rank_price *r)
+static void count_wire(tally *t, const rd_shape *s, const rank_price *r, double stands_for)
 {
-    const uint32_t host = s->hosts->of[s->rank], ranks = rd_ranks_on(*s, host);
-    const double stands_for = ranks > MOST_OF_HOST ? (double)ranks / MOST_OF_HOST : 1;
+    const uint32_t host = s->hosts->of[s->rank];
     if (host != t->host)
         t->sent = t->got = 0;
     t->host = host;
@@ -262,25 +369,31 @@ static void count_wire(tally *t, const rd_shape *s, const rank_price *r)
 
 /* false: no memory */
 static bool price_sample(rd_price *price, tally *t, rd_shape s, const rd_facts *facts,
-                         uint32_t samples)
+                         double stands_for)
 {
     s.in_place = false;
-    rd_plan *p = rd_plan_build(price->algorithm, &s, 0);
+    rd_plan *p = rd_plan_begin(price->algorithm, &s);
     if (!p)
         return false;
-    const rank_price r = price_rank(p, facts, t->far_rounds, t->most_rounds);
-    t->work += r.work_ns / samples;
+    rd_plan_generate(p, 0);
+    pricing of = {.plan = p, .raw = p->raw, .sends = t->sends, .lanes = t->sends + 2 * s.size};
+    memset(t->sends, 0, 4 * (size_t)s.size * sizeof *t->sends);
+    const bool known = !p->raw->failed;
+    const rank_price r =
+        known ? price_rank(&of, facts, t->far_rounds, t->most_rounds) : (rank_price){0};
+    t->work += r.work_ns * stands_for;
+    t->ranks += stands_for;
     t->most = r.work_ns + r.fill_ns > t->most ? r.work_ns + r.fill_ns : t->most;
+    t->steps += p->raw->count;
     if (t->far_rounds)
-        count_wire(t, &s, &r);
+        count_wire(t, &s, &r, stands_for);
     price->rounds = p->rounds > price->rounds ? p->rounds : price->rounds;
     price->messages = r.messages > price->messages ? r.messages : price->messages;
-    price->sent_bytes =
-        p->sent * s.width > price->sent_bytes ? p->sent * s.width : price->sent_bytes;
+    price->sent_bytes = r.sent_bytes > price->sent_bytes ? r.sent_bytes : price->sent_bytes;
     if (price->algorithm->flags & RD_WHOLE && p->scratch * s.width > MOST_WHOLE_SCRATCH)
         price->bulky = true;
     rd_plan_free(p);
-    return true;
+    return known;
 }
 
 /* All rounds but those between hosts are waited for as inside one. */
@@ -305,35 +418,78 @@ static double with_wire(double work, double wire, const rd_algorithm *a, const r
     return work > wire ? work + alone * wire : wire + alone * work;
 }
 
-rd_price rd_price_of(const rd_algorithm *a, const rd_shape *shape, const rd_facts *facts)
+/* What the samples come to; `ranks` is how many they stand for. */
+static double sum_up(const tally *t, const rd_price *price, const rd_shape *shape,
+                     const rd_facts *facts, double ranks)
+{
+    const double crowd = (double)shape->size / (facts->cpus ? facts->cpus : 1);
+    const double all = t->work / ranks * crowd;
+    double ns = t->most > all ? t->most : all;
+    if (t->far_rounds)
+        ns = with_wire(ns, t->wire * facts->wire_ns, price->algorithm, shape, facts);
+    ns += latency_of(t, price, facts);
+    return crowd > 1 ? ns + price->rounds * facts->switch_ns * crowd : ns;
+}
+
+/* Prices until it is known that it is more than `enough`, or all samples are looked at; `few` of them: false
+ * if they have more steps than that is worth. */
+static bool look_at(const sample *of, rd_price *price, tally *t, const rd_shape *shape,
+                    const rd_facts *facts, double enough, bool few, bool *known)
+{
+    for (uint32_t i = 0; i < of->count && *known && price->ns <= enough; i++) {
+        rd_shape s = *shape;
+        s.rank = of->ranks[i];
+        if (i >= 2 && t->steps > ENOUGH_STEPS && !rd_has_hosts(shape))
+            break;
+        if (i >= 2 && t->steps > ENOUGH_STEPS && !few && shape->size > MOST_OF_HOST)
+            return false;
+        *known = price_sample(price, t, s, facts, of->weight[i]);
+        price->ns = sum_up(t, price, shape, facts, of->all);
+    }
+    return true;
+}
+
+/* The price, or, once it is more than `enough` whatever is still to come, something that is. */
+static rd_price price_up_to(const rd_algorithm *a, const rd_shape *shape, const rd_facts *facts,
+                            double enough)
 {
     const uint32_t n = shape->size;
-    const sample of = draw_sample(shape);
+    sample of;
     rd_price price = {.algorithm = a};
     tally t = {.host = RD_NONE, .most_rounds = 4 * n + 64};
-    bool known = true;
-    if (facts->far && rd_has_hosts(shape))
+    bool known = (t.sends = rd_alloc(4 * (size_t)n * sizeof *t.sends)) != NULL;
+    if (known && facts->far && rd_has_hosts(shape))
         known = (t.far_rounds = rd_alloc(t.most_rounds)) != NULL;
-    for (uint32_t i = 0; i < of.count && known; i++) {
-        rd_shape s = *shape;
-        s.rank = of.ranks[i];
-        known = price_sample(&price, &t, s, facts, of.count);
+    draw_sample(shape, false, &of);
+    if (!look_at(&of, &price, &t, shape, facts, enough, false, &known)) {
+        t = (tally){.host = RD_NONE,
+                    .most_rounds = t.most_rounds,
+                    .sends = t.sends,
+                    .far_rounds = t.far_rounds};
+        if (t.far_rounds)
+            memset(t.far_rounds, 0, t.most_rounds);
+        price = (rd_price){.algorithm = a};
+        draw_sample(shape, true, &of);
+        look_at(&of, &price, &t, shape, facts, enough, true, &known);
     }
-    const double crowd = (double)n / (facts->cpus ? facts->cpus : 1);
-    const double all = t.work * crowd;
-    price.ns = t.most > all ? t.most : all;
-    if (t.far_rounds)
-        price.ns = with_wire(price.ns, t.wire * facts->wire_ns, a, shape, facts);
-    price.ns += latency_of(&t, &price, facts);
-    if (crowd > 1)
-        price.ns += price.rounds * facts->switch_ns * crowd;
+    if (known && price.ns <= enough)
+        price.ns = sum_up(&t, &price, shape, facts, t.ranks);
     rd_free(t.far_rounds);
+    rd_free(t.sends);
     return known ? price : (rd_price){0};
 }
 
+rd_price rd_price_of(const rd_algorithm *a, const rd_shape *shape, const rd_facts *facts)
+{
+    return price_up_to(a, shape, facts, HUGE_VAL);
+}
+
+/* Of those that cost the same the first of the table is taken. */
 static bool dearer(const rd_price *a, const rd_price *b)
 {
-    return a->bulky != b->bulky ? a->bulky : a->ns > b->ns;
+    if (a->bulky != b->bulky)
+        return a->bulky;
+    return a->ns != b->ns ? a->ns > b->ns : a->algorithm > b->algorithm;
 }
 
 bool rd_fits(const rd_algorithm *a, const rd_shape *shape)
@@ -347,17 +503,57 @@ bool rd_is_candidate(const rd_algorithm *a, const rd_shape *shape)
            (!(a->flags & RD_BY_HOST) || rd_has_hosts(shape));
 }
 
+rd_shape rd_class_of(const rd_shape *shape)
+{
+    enum { EXACT = 256 };
+    rd_shape s = *shape;
+    const bool counted = s.starts[RD_IN] || s.starts[RD_OUT];
+    const uint64_t bytes = s.count * s.width;
+    if (bytes >= EXACT && !counted) {
+        const int shift = 61 - __builtin_clzll(bytes); /* all but three digits */
+        s.count = (bytes >> shift << shift) / s.width;
+    }
+    if (!rd_has_hosts(&s) && !counted)
+        s.root = 0;
+    s.rank = 0;
+    s.in_place = false;
+    return s;
+}
+
+/* The only candidate, which need not be priced, or NULL. */
+static const rd_algorithm *sole_candidate(const rd_shape *shape)
+{
+    const rd_algorithm *sole = NULL;
+    for (const rd_algorithm *a = rd_algorithms; a->name; a++)
+        if (rd_is_candidate(a, shape)) {
+            if (sole)
+                return NULL;
+            sole = a;
+        }
+    return sole;
+}
+
 const rd_algorithm *rd_choose(const rd_shape *shape, const rd_facts *facts, rd_price prices[],
                               uint32_t *count)
 {
     rd_price local[RD_MOST_CANDIDATES];
     uint32_t n = 0;
+    const bool all = prices != NULL;
+    const rd_algorithm *sole = all ? NULL : sole_candidate(shape);
+    if (sole)
+        return sole;
     if (!prices)
         prices = local;
-    for (const rd_algorithm *a = rd_algorithms; a->name && n < RD_MOST_CANDIDATES; a++) {
+    uint32_t rows = 0;
+    while (rd_algorithms[rows].name)
+        rows++;
+    /* The last rows first: theirs are few steps, and what is dearer than those is soon known to be */
+    for (uint32_t row = rows; row-- > 0 && n < RD_MOST_CANDIDATES;) {
+        const rd_algorithm *a = &rd_algorithms[row];
         if (!rd_is_candidate(a, shape))
             continue;
-        const rd_price price = rd_price_of(a, shape, facts);
+        const double enough = n && !all && !prices[0].bulky ? prices[0].ns : HUGE_VAL;
+        const rd_price price = price_up_to(a, shape, facts, enough);
         if (!price.algorithm)
             return NULL;
         uint32_t at = n++;

@@ -44,6 +44,11 @@ uint64_t rd_segment_for(const rd_facts *facts, const rd_algorithm *a, const rd_s
 /* No memory: .algorithm is NULL. */
 rd_price rd_price_of(const rd_algorithm *a, const rd_shape *shape, const rd_facts *facts);
 
+/* The shape that stands for all of its class, of which a choice is made once: sizes of 256 bytes and more are
+ * rounded down to a quarter of a power of two, shorter ones stand for themselves; so do the counts of kinds
+ * that are counted.  A pure function, so all ranks have the same classes whatever they called before. */
+rd_shape rd_class_of(const rd_shape *shape);
+
 /* The cheapest algorithm for this shape.  A pure function of shape (without rank and in_place) and
  * facts.  prices: NULL, or room for all candidates (*count of them), ends up cheapest first.
  * NULL: no memory. */

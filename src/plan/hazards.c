@@ -11,9 +11,10 @@
  * each, so the work is that of sorting the ends. */
 #include "plan/hazards.h"
 
-#include <stdlib.h>
-
 #include "base/mem.h"
+#include "plan/sort.h"
+
+#include <assert.h>
 
 typedef struct {
     uint32_t writer;  /* raw step or RD_NONE */
@@ -25,9 +26,9 @@ typedef struct {
 } link;
 
 typedef struct {
-    uint64_t *ends; /* sorted, without repeats */
-    cell *cells;    /* cells[i] begins at ends[i] */
-    uint32_t count, capacity;
+    rd_sortable *ends; /* sorted, without repeats */
+    cell *cells;       /* cells[i] begins at ends[i] */
+    uint32_t count, capacity, last;
 } buffer_map;
 
 typedef struct {
@@ -56,20 +57,19 @@ static void *grown(void *array, uint32_t *capacity, uint32_t needed, size_t widt
     return bigger;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static void note_ends(finder *f, rd_range r)
 {
     buffer_map *m = &f->maps[r.buffer];
-    m->ends = grown(m->ends, &m->capacity, m->count + 2, sizeof *m->ends, &f->failed);
+    const uint32_t n = m->count;
+    /* Twice as many, to sort in */
+    m->ends = grown(m->ends, &m->capacity, 2 * n + 4, sizeof *m->ends, &f->failed);
     if (f->failed || r.count == 0)
         return;
-    m->ends[m->count++] = r.at;
-    m->ends[m->count++] = r.at + r.count;
+    if (n > 0 && m->ends[n - 1].key == r.at + r.count && m->ends[n - 2].key == r.at)
+        return; /* the range before this one */
+    m->ends[n].key = r.at;
+    m->ends[n + 1].key = r.at + r.count;
+    m->count += 2;
 }
 
 static void make_cells(finder *f, uint32_t first, uint32_t end)
@@ -88,12 +88,13 @@ static void make_cells(finder *f, uint32_t first, uint32_t end)
         buffer_map *m = &f->maps[b];
         if (m->count == 0)
             continue;
-        qsort(m->ends, m->count, sizeof *m->ends, by_value);
+        rd_sort(m->ends, m->ends + m->count, m->count);
         uint32_t kept = 1;
         for (uint32_t i = 1; i < m->count; i++)
-            if (m->ends[i] != m->ends[kept - 1])
+            if (m->ends[i].key != m->ends[kept - 1].key)
                 m->ends[kept++] = m->ends[i];
         m->count = kept;
+        m->last = 0;
         rd_free(m->cells);
         m->cells = rd_alloc(kept * sizeof *m->cells);
         f->failed |= !m->cells;
@@ -102,23 +103,28 @@ static void make_cells(finder *f, uint32_t first, uint32_t end)
     }
 }
 
-static uint32_t cell_at(const buffer_map *m, uint64_t at)
+/* Often the cell that was asked for last, or the next one. */
+static uint32_t cell_at(buffer_map *m, uint64_t at)
 {
     uint32_t lo = 0, hi = m->count;
+    for (uint32_t i = m->last; i < m->count && i < m->last + 2; i++)
+        if (m->ends[i].key == at)
+            return m->last = i;
     while (hi - lo > 1) {
         const uint32_t mid = lo + (hi - lo) / 2;
-        if (m->ends[mid] <= at)
+        if (m->ends[mid].key <= at)
             lo = mid;
         else
             hi = mid;
     }
-    return lo;
+    return m->last = lo;
 }
 
 static void edge(finder *f, uint32_t from, uint32_t to)
 {
     if (from == RD_NONE || from == to || f->seen[from] == to + 1)
         return;
+    assert(from < to && to < f->raw->count); /* who waits was said later */
     rd_hazards *h = f->out;
     h->edges = grown(h->edges, &h->capacity, h->count + 1, sizeof *h->edges, &f->failed);
     if (f->failed)
@@ -133,10 +139,10 @@ static void reads(finder *f, uint32_t step, rd_range r)
     uint32_t writer = RD_NONE;
     bool one = true;
 
-    for (uint32_t c = cell_at(m, r.at); r.count && m->ends[c] < r.at + r.count; c++) {
+    for (uint32_t c = cell_at(m, r.at); r.count && m->ends[c].key < r.at + r.count; c++) {
         const uint32_t w = m->cells[c].writer;
         edge(f, w, step);
-        one &= m->ends[c] == r.at || w == writer;
+        one &= m->ends[c].key == r.at || w == writer;
         writer = w;
         f->links =
             grown(f->links, &f->link_capacity, f->link_count + 1, sizeof *f->links, &f->failed);
@@ -155,7 +161,7 @@ static void writes(finder *f, uint32_t step, rd_range r)
 {
     buffer_map *m = &f->maps[r.buffer];
 
-    for (uint32_t c = cell_at(m, r.at); r.count && m->ends[c] < r.at + r.count; c++) {
+    for (uint32_t c = cell_at(m, r.at); r.count && m->ends[c].key < r.at + r.count; c++) {
         edge(f, m->cells[c].writer, step);
         for (uint32_t l = m->cells[c].readers; l != RD_NONE; l = f->links[l].next)
             edge(f, f->links[l].step, step);

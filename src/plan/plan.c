@@ -19,6 +19,8 @@
 #define X(kind, name, generator, flags, about) {RONDA_##kind, #name, generator, flags, about},
 const rd_algorithm rd_algorithms[] = {RD_ALGORITHM_TABLE(X){0, NULL, NULL, 0, NULL}};
 #undef X
+_Static_assert(sizeof rd_algorithms / sizeof *rd_algorithms < 255,
+               "a row has one byte in a choice");
 
 const rd_algorithm *rd_algorithm_named(ronda_kind kind, const char *name)
 {
@@ -347,6 +349,8 @@ static bool keep_starts(rd_plan *p)
     return p->starts != NULL;
 }
 
+_Thread_local rd_plan_work rd_planned;
+
 rd_plan *rd_plan_begin(const rd_algorithm *algorithm, const rd_shape *shape)
 {
     rd_plan *p = rd_alloc(sizeof *p);
@@ -374,7 +378,10 @@ static uint64_t chunks_for(const rd_algorithm *a, const rd_shape *s, uint64_t se
     const uint64_t segment = segment_bytes > s->width ? segment_bytes / s->width : 1;
     const uint64_t whole = segment > UINT64_MAX / parts ? UINT64_MAX : segment * parts;
     const uint64_t wanted = s->count / whole + (s->count % whole != 0);
-    const uint64_t most = RD_MAX_STEPS / 4 / s->size ? RD_MAX_STEPS / 4 / s->size : 1;
+    const rd_kind_facts *k = rd_kind(s->kind);
+    const bool blocks = k->gives == RD_BLOCKS || k->gets == RD_BLOCKS || a->flags & RD_STAR;
+    const uint64_t steps = blocks && s->size > RD_MANY ? RD_MANY_STEPS : RD_MAX_STEPS;
+    const uint64_t most = steps / 4 / s->size ? steps / 4 / s->size : 1;
     const uint64_t bound = most < RD_MAX_CHUNKS ? most : RD_MAX_CHUNKS;
     return wanted < bound ? wanted : bound;
 }
@@ -399,6 +406,8 @@ void rd_plan_generate(rd_plan *p, uint64_t segment_bytes)
         p->algorithm->generate(p, s);
     }
     p->scratch = raw->scratch_end;
+    rd_planned.generated++;
+    rd_planned.steps += raw->count;
 }
 
 rd_plan *rd_plan_build(const rd_algorithm *algorithm, const rd_shape *shape, uint64_t segment_bytes)
@@ -411,6 +420,7 @@ rd_plan *rd_plan_build(const rd_algorithm *algorithm, const rd_shape *shape, uin
         rd_plan_free(p);
         return NULL;
     }
+    rd_planned.built++;
     return p;
 }
 

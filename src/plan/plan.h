@@ -25,6 +25,7 @@
 #ifndef RD_PLAN_H
 #define RD_PLAN_H
 
+#include "base/limits.h"
 #include "base/names.h"
 #include "ronda.h"
 
@@ -37,13 +38,15 @@ enum { RD_IN, RD_OUT, RD_SCRATCH, RD_BUFFERS };
 enum { RD_HERE_LEFT, RD_HERE_RIGHT };
 
 enum {
-    RD_INLINE_BYTES = 48,      /* every transport carries this much in a message itself */
     RD_STRAIGHT_SENDS = 8,     /* per peer, in a plan that may be walked straight */
     RD_STRAIGHT_BYTES = 16384, /* and of each of them, if what is sent are copies */
     RD_FETCHED_BYTES = 4096, /* of a copy: its lines are fetched in time, if each rank has a core */
     RD_SKEW = 2,             /* chunks that a round trails the round before it */
     RD_MAX_CHUNKS = 256,
-    RD_MAX_STEPS = 65536 /* a plan of several chunks has at most about this many steps */
+    RD_MAX_STEPS = 65536, /* a plan of several chunks has at most about this many steps */
+    /* Where each of more than so many ranks has a block (or RD_STAR) there is enough under way with fewer chunks */
+    RD_MANY = 64,
+    RD_MANY_STEPS = 8192
 };
 
 typedef struct {
@@ -207,7 +210,9 @@ enum {
     RD_COPIES = 16,
     /* Made for worlds of several hosts: chosen in no other, though it works in any.  If it is RD_ORDERED
      * too, operands stand in rank order where the ranks of each host follow each other */
-    RD_BY_HOST = 32
+    RD_BY_HOST = 32,
+    /* One rank has a message for each other one in every chunk, and nothing is gained by many chunks */
+    RD_STAR = 64
 };
 
 /* Ends with name NULL */

@@ -1,4 +1,4 @@
-/* raw.h: a plan while it is being written.  Only plan.c, seal.c and tests that spoil plans look here. */
+/* raw.h: a plan while it is being written.  Only plan.c, seal.c, choose.c and tests that spoil plans look here. */
 #ifndef RD_RAW_H
 #define RD_RAW_H
 
@@ -36,6 +36,13 @@ typedef struct rd_raw {
 rd_plan *rd_plan_begin(const rd_algorithm *algorithm, const rd_shape *shape);
 void rd_plan_generate(rd_plan *p, uint64_t segment_bytes);
 bool rd_plan_seal(rd_plan *p); /* false: no memory; the plan is then still to be freed */
+
+/* What this thread has planned so far; tests bound it. */
+typedef struct {
+    uint64_t generated, steps; /* plans, for a price or to be run, and the steps in them */
+    uint64_t built;            /* plans to be run */
+} rd_plan_work;
+extern _Thread_local rd_plan_work rd_planned;
 
 void rd_raw_free(rd_raw *raw);
 

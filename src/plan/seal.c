@@ -8,17 +8,15 @@
  * numbers, so they agree on the order; a dependency stays within its chunk and never points to a
  * later round, hence never to a higher number, so nothing waits in a circle; and while one chunk
  * is under way in round k, chunks behind it fill rounds before k. */
-#include <stdlib.h>
-
 #include "base/mem.h"
 #include "plan/hazards.h"
 #include "plan/plan.h"
 #include "plan/raw.h"
+#include "plan/sort.h"
 
-typedef struct {
-    uint64_t key; /* lane, then order number, then chunk */
-    uint32_t raw; /* as said */
-} sort_entry;
+#include <assert.h>
+
+_Static_assert(RD_MAX_CHUNKS <= 256, "a chunk has one byte in the order of a lane");
 
 typedef struct {
     rd_plan *plan;
@@ -53,14 +51,6 @@ bool rd_raw_writes(const rd_raw *raw, uint32_t step, rd_range *range)
 }
 
 /* --- lanes --- */
-
-static int by_key(const void *a, const void *b)
-{
-    const sort_entry *x = a, *y = b;
-    if (x->key != y->key)
-        return x->key < y->key ? -1 : 1;
-    return x->raw < y->raw ? -1 : 1;
-}
 
 /* Numbers the lanes as the generator first spoke of them, so that an engine goes round them in the
  * order that the algorithm's author had in mind. */
@@ -113,24 +103,23 @@ static bool lay_out(sealing *s)
 {
     rd_plan *p = s->plan;
     const rd_raw *raw = s->raw;
-    sort_entry *order = rd_alloc((raw->count + 1) * sizeof *order);
+    /* By lane, then order number, then chunk, then as said; and room to sort in */
+    rd_sortable *order = rd_alloc((2 * (size_t)raw->count + 1) * sizeof *order);
     p->steps = rd_alloc((raw->count + 1) * sizeof *p->steps);
     if (!order || !p->steps) {
         rd_free(order);
         return false;
     }
-    bool sorted = true;
     for (uint32_t i = 0; i < raw->count; i++) {
         const rd_raw_step *r = &raw->steps[i];
         const uint64_t number = r->chunk + (uint64_t)RD_SKEW * r->round;
-        order[i] = (sort_entry){(uint64_t)s->lane_of[i] << 40 | number << 8 | r->chunk, i};
-        sorted &= i == 0 || order[i].key >= order[i - 1].key;
+        order[i] = (rd_sortable){(uint64_t)s->lane_of[i] << 40 | number << 8 | r->chunk, i};
     }
-    if (!sorted)
-        qsort(order, raw->count, sizeof *order, by_key);
+    rd_sort(order, order + raw->count, raw->count);
     p->step_count = raw->count;
     for (uint32_t i = 0; i < raw->count; i++) {
-        const uint32_t from = order[i].raw, lane = s->lane_of[from];
+        const uint32_t from = order[i].value, lane = s->lane_of[from];
+        assert(from < raw->count && lane < p->lane_count);
         if (i == 0 || lane != p->steps[i - 1].lane)
             p->lanes[lane].first = i;
         p->lanes[lane].end = i + 1;
@@ -179,6 +168,8 @@ static void depend(rd_plan *p, rd_step *t, uint32_t i)
     if (in_lane_order(&p->steps[i], t))
         return;
     const uint32_t lane = p->steps[i].lane;
+    assert(i < p->step_count && lane < p->lane_count && i >= p->lanes[lane].first &&
+           i < p->lanes[lane].end);
     uint32_t d = t->first_dep;
     while (d < p->dep_count && p->deps[d].lane != lane)
         d++;
@@ -233,9 +224,6 @@ static uint32_t forwarded_by(const sealing *s, uint32_t raw)
 static bool find_forwards(sealing *s)
 {
     rd_plan *p = s->plan;
-    p->forwards = rd_alloc((s->raw->count + 1) * sizeof *p->forwards);
-    if (!p->forwards)
-        return false;
     for (uint32_t i = 0; i < s->raw->count; i++) {
         const uint32_t from = forwarded_by(s, i);
         if (from != RD_NONE)
@@ -246,6 +234,9 @@ static bool find_forwards(sealing *s)
         p->forward_count += p->steps[i].forward_count;
         p->steps[i].forward_count = 0;
     }
+    p->forwards = rd_alloc((p->forward_count + 1) * sizeof *p->forwards);
+    if (!p->forwards)
+        return false;
     for (uint32_t i = 0; i < s->raw->count; i++) {
         const uint32_t from = forwarded_by(s, i);
         if (from != RD_NONE)
@@ -405,6 +396,7 @@ bool rd_plan_seal(rd_plan *p)
                     lay_out(&s) && place_groups(&s) && find_deps(&s) && find_forwards(&s) &&
                     find_straight(&s);
     if (ok) {
+        assert(p->step_count == raw->count && p->dep_count <= s.hazards.count);
         find_twins(&s);
         find_backs(p);
         p->bytes = memory_of(p);

@@ -56,11 +56,42 @@ void rd_share_pause(rd_link *l, uint64_t sequence)
                           memory_order_release);
 }
 
-void rd_share_await(rd_link *l, uint32_t peer)
+void rd_share_await(rd_link *l, uint32_t peer, bool late)
 {
     rd_board *b = &rd_member_of(l)->boards[l->rank];
+    (void)late; /* whoever wants to know looks at the board */
     atomic_store_explicit(&b->heard_ns, rd_now_ns(), memory_order_relaxed);
     atomic_store_explicit(&b->awaits, peer + 1, memory_order_relaxed);
+}
+
+enum { FULL = 1 << 8, AT_TYPE = 16, AT_TAG = 32 };
+
+/* The count is written first, and is of no message until the first word says so. */
+void rd_share_announce(rd_link *l, const rd_pending *m, bool full)
+{
+    rd_board *b = &rd_member_of(l)->boards[l->rank];
+    uint64_t word = full ? FULL : 0;
+    if (m)
+        word |= (uint64_t)m->direction | (uint64_t)(uint8_t)m->type << AT_TYPE |
+                (uint64_t)m->tag << AT_TAG;
+    atomic_store_explicit(&b->message[0], 0, memory_order_release);
+    atomic_store_explicit(&b->message[1], m ? m->count : 0, memory_order_release);
+    atomic_store_explicit(&b->message[0], word, memory_order_release);
+}
+
+static void read_message(rd_board *b, rd_presence *p)
+{
+    const uint64_t word = atomic_load_explicit(&b->message[0], memory_order_acquire);
+    const uint64_t count = atomic_load_explicit(&b->message[1], memory_order_acquire);
+    if (atomic_load_explicit(&b->message[0], memory_order_acquire) != word)
+        return;
+    p->full = word & FULL;
+    if (p->inside && (word & 0xff) <= RD_RECEIVING)
+        p->message = (rd_pending){.direction = (rd_direction)(word & 0xff),
+                                  .type = (ronda_type)(word >> AT_TYPE & 0xff),
+                                  .peer = p->awaits,
+                                  .tag = (uint32_t)(word >> AT_TAG),
+                                  .count = count};
 }
 
 bool rd_share_record(rd_link *l, uint32_t peer, uint64_t sequence, rd_record *out)
@@ -89,12 +120,16 @@ rd_presence rd_share_presence(rd_link *l, uint32_t peer)
     const bool closed = atomic_load(&b->closed);
     const uint64_t entered = atomic_load_explicit(&b->entered, memory_order_acquire);
     const uint32_t awaits = atomic_load_explicit(&b->awaits, memory_order_relaxed);
-    return (rd_presence){.sequence = entered / 4,
-                         .inside = entered & 1,
-                         .posted = entered & 2,
-                         .closed = closed,
-                         .awaits = awaits - 1,
-                         .heard_ns = atomic_load_explicit(&b->heard_ns, memory_order_relaxed)};
+    rd_presence p = {.sequence = entered / 4,
+                     .inside = entered & 1,
+                     .posted = entered & 2,
+                     .running =
+                         entered & 1 && atomic_load_explicit(&b->running, memory_order_relaxed),
+                     .closed = closed,
+                     .awaits = awaits - 1,
+                     .heard_ns = atomic_load_explicit(&b->heard_ns, memory_order_relaxed)};
+    read_message(b, &p);
+    return p;
 }
 
 /* --- failure --- */
@@ -134,16 +169,17 @@ void rd_share_cause(rd_link *l, rd_error *out)
 /* A rank inside a call may be reading our bytes or storing into them.  It stops at its next step, for
  * it looks at the alarm; one that enters later looks before it touches anything.  The fence makes
  * sure that whoever has not seen the alarm is seen to be inside. */
-void rd_share_quiesce(rd_link *l, uint64_t until_ns)
+void rd_share_quiesce(rd_link *l, uint64_t until_ns, uint64_t soon_ns)
 {
     rd_error cause = {0};
     rd_share_cause(l, &cause);
     rd_member_of(l)->given_up = cause.status != RONDA_EMISMATCH; /* then earlier calls go on */
     rd_everyone_fence(rd_member_of(l));
     for (uint32_t r = 0; r < l->size; r++)
-        while (r != l->rank && rd_now_ns() < until_ns) {
+        while (r != l->rank) {
             const rd_presence p = l->transport->presence(l, r);
-            if (!p.inside || p.dead)
+            if (!p.inside || p.dead ||
+                rd_now_ns() >= (p.running && soon_ns < until_ns ? soon_ns : until_ns))
                 break;
             sched_yield();
         }

@@ -67,10 +67,20 @@ static void *local_alloc(rd_link *link, size_t bytes)
     return rd_pages(bytes ? bytes : 1);
 }
 
+/* After a failure: does a rank still run an op of the program's, on whatever it was lent? */
+static bool is_used(rd_link *link)
+{
+    bool used = false;
+    for (uint32_t r = 0; r < link->size && atomic_load(link->alarm); r++)
+        used |= r != link->rank && rd_share_presence(link, r).running;
+    return used;
+}
+
+/* What is used is left alone: to unmap it would end the process when the op goes on. */
 static void local_free(rd_link *link, void *memory, size_t bytes)
 {
-    (void)link;
-    rd_unmap(memory, bytes ? bytes : 1);
+    if (memory && !is_used(link))
+        rd_unmap(memory, bytes ? bytes : 1);
 }
 
 static void leave_mapping(rd_share_head *head, void *mapping, size_t bytes)
@@ -94,7 +104,8 @@ static void local_close(rd_link *link)
     local_link *l = (local_link *)link;
     if (!l)
         return;
-    rd_member_close(&l->member);
+    if (!rd_link_inherited(link))
+        rd_member_close(&l->member);
     if (l->member.whole == &l->member) {
         drop(l);
         return;

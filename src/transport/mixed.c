@@ -222,18 +222,26 @@ static void pause(rd_link *link, uint64_t sequence)
 }
 
 /* As all ranks are counted, also where those of the host read it: nobody there looks at the number. */
-static void await(rd_link *link, uint32_t peer)
+static void await(rd_link *link, uint32_t peer, bool late)
 {
     mixed_link *m = mixed(link);
-    m->shm->transport->await(m->shm, peer);
-    for (uint32_t r = 0; r < link->size; r++) /* other hosts hear of them from this rank */
+    m->shm->transport->await(m->shm, peer, late);
+    const bool tells = late || rd_tcp_is_asked(m->tcp);
+    for (uint32_t r = 0; r < link->size && tells; r++) /* other hosts hear of them from this rank */
         if (is_local(m, r) && r != link->rank) {
             const rd_presence p = m->shm->transport->presence(m->shm, m->local[r]);
             rd_record call = {0};
             m->shm->transport->record(m->shm, m->local[r], p.sequence, &call);
             rd_tcp_know(m->tcp, r, &p, &call);
         }
-    m->tcp->transport->await(m->tcp, peer);
+    m->tcp->transport->await(m->tcp, peer, late);
+}
+
+static void announce(rd_link *link, const rd_pending *message, bool full)
+{
+    mixed_link *m = mixed(link);
+    m->shm->transport->announce(m->shm, message, full);
+    m->tcp->transport->announce(m->tcp, message, full);
 }
 
 static void reach(rd_link *link, uint32_t peer)
@@ -264,6 +272,7 @@ static rd_presence presence(rd_link *link, uint32_t peer)
 static void abort_both(rd_link *link, const rd_error *cause)
 {
     mixed_link *m = mixed(link);
+    m->tcp->timeout_ns = link->timeout_ns;
     m->shm->transport->abort(m->shm, cause);
     m->tcp->transport->abort(m->tcp, cause);
 }
@@ -273,12 +282,20 @@ static void cause(rd_link *link, rd_error *out)
     mixed(link)->tcp->transport->cause(mixed(link)->tcp, out);
 }
 
-static void quiesce(rd_link *link, uint64_t until_ns)
+static void quiesce(rd_link *link, uint64_t until_ns, uint64_t soon_ns)
 {
     mixed_link *m = mixed(link);
     agree(m);
-    m->shm->transport->quiesce(m->shm, until_ns);
-    m->tcp->transport->quiesce(m->tcp, until_ns);
+    m->shm->transport->quiesce(m->shm, until_ns, soon_ns);
+    m->tcp->transport->quiesce(m->tcp, until_ns, soon_ns);
+}
+
+static void goodbye(rd_link *link)
+{
+    mixed_link *m = mixed(link);
+    m->tcp->close_by_ns = link->close_by_ns;
+    m->tcp->transport->goodbye(m->tcp);
+    agree(m);
 }
 
 /* --- opening and closing --- */
@@ -300,13 +317,14 @@ static void close_both(rd_link *link)
         return;
     mixed_link *m = mixed(link), *whole = m->whole;
     const bool last = --whole->users == 0;
-    if (last) {
+    if (last && !rd_link_inherited(link)) { /* what wakes a forked process wakes its parent, too */
         rd_shm_wake_also(whole->shm, -1, NULL, NULL);
         rd_shm_call_ranks(whole->shm, NULL, NULL);
         rd_tcp_wait_with(whole->tcp, NULL, NULL);
     }
     if (m != whole)
         rd_shm_call_ranks(m->shm, NULL, NULL);
+    m->tcp->close_by_ns = m->shm->close_by_ns = link->close_by_ns;
     m->tcp->transport->close(m->tcp);
     m->shm->transport->close(m->shm);
     m->closed = true;
@@ -314,6 +332,11 @@ static void close_both(rd_link *link)
         free_link(m);
     if (last)
         free_link(whole);
+}
+
+static void abandon(rd_link *link)
+{
+    mixed(link)->shm->transport->abandon(mixed(link)->shm);
 }
 
 static void count_ranks(mixed_link *m)
@@ -338,6 +361,7 @@ static mixed_link *new_link(uint32_t rank, uint32_t size, uint32_t channels)
                         .rank = rank,
                         .size = size,
                         .channels = channels,
+                        .generation = rd_generation_enter(),
                         .goodbyes = &m->goodbyes};
     m->whole = m;
     m->local = rd_alloc(size * sizeof *m->local);
@@ -356,6 +380,7 @@ static void tie(mixed_link *m, rd_link *tcp, rd_link *shm)
     m->link.alarm = tcp->alarm;
     m->link.cpus = tcp->cpus;
     m->link.host_of = tcp->host_of;
+    m->link.heap = shm->heap;
     count_ranks(m);
     rd_shm_call_ranks(shm, m->global, rd_tcp_host(tcp));
     m->whole->users++;
@@ -507,13 +532,16 @@ const rd_transport rd_mixed = {.name = "shm+tcp",
                                .pause = pause,
                                .resume = resume,
                                .await = await,
+                               .announce = announce,
                                .reach = reach,
                                .record = record,
                                .presence = presence,
                                .abort = abort_both,
                                .cause = cause,
                                .quiesce = quiesce,
+                               .goodbye = goodbye,
                                .close = close_both,
+                               .abandon = abandon,
                                .split = split,
                                .join = join,
                                .forgo = forgo};

@@ -8,6 +8,14 @@
 
 enum { RD_ADDRESSES = 8, RD_HOST_NAME = 64 };
 
+/* Whether frames between ranks have checksums: between hosts alone, nowhere, or everywhere. */
+typedef enum {
+    RD_CHECKSUM_AUTO,
+    RD_CHECKSUM_OFF,
+    RD_CHECKSUM_ON,
+    RD_LAST_CHECKSUM = RD_CHECKSUM_ON
+} rd_checksum;
+
 typedef struct {
     uint8_t family;    /* 4 or 6 */
     uint8_t bytes[16]; /* as they are on the wire; 4: the first four */
@@ -23,11 +31,21 @@ typedef struct {
     uint64_t cores; /* which they are: ranks with the same number share them, others do not */
     uint16_t port;  /* where it listens */
     uint8_t count;
+    uint8_t checksum;       /* an rd_checksum: what it was told, the same for all ranks */
     rd_ip at[RD_ADDRESSES]; /* best first */
 } rd_place;
 
 /* Cores for all ranks together, as on the host that has fewest for each of its own.  *crowded: this rank's has
  * fewer cores than ranks. */
-uint32_t rd_places_cpus(const rd_place places[], uint32_t size, uint32_t rank, bool *crowded);
+bool rd_places_cpus(const rd_place places[], uint32_t size, uint32_t rank, uint32_t *cpus,
+                    bool *crowded);
+/* Numbers hosts as they appear: host_of[size].  Like the above, it takes some times `size`; false: no memory */
+bool rd_places_number(const rd_place places[], uint32_t size, uint32_t host_of[], uint32_t *hosts);
+
+/* Whether frames between the two have checksums: both ends know it without asking. */
+bool rd_places_check(const rd_place *a, const rd_place *b);
+/* The first rank that was told otherwise than rank 0; `size`: there is none */
+uint32_t rd_places_disagree(const rd_place places[], uint32_t size);
+const char *rd_checksum_name(uint8_t checksum); /* as RONDA_CHECKSUM has it */
 
 #endif

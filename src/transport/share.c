@@ -487,7 +487,10 @@ static bool open_member(rd_member *m, const rd_transport *transport, void *mappi
                         .rank = rank,
                         .size = size,
                         .channels = channels,
-                        .alarm = &m->head->alarm};
+                        .heap = m->whole,
+                        .generation = rd_generation_enter(),
+                        .alarm = &m->head->alarm,
+                        .running = &m->boards[rank].running};
     m->link.choices = m->head->choices;
     m->ports_bytes = (size_t)size * rd_queues(channels) * sizeof(rd_port);
     m->ports = rd_map(m->ports_bytes);

@@ -39,7 +39,11 @@ typedef struct {
     _Alignas(128) _Atomic uint64_t entered; /* sequence * 4 + posted * 2 + inside */
     _Atomic uint32_t awaits;                /* 1 + peer, or 0 */
     _Atomic uint32_t closed;
+    _Atomic uint32_t exited;   /* of the whole: its process exits, and has not closed everything */
     _Atomic uint64_t heard_ns; /* when it last said whom it awaits */
+    /* What it waits for if that is a message: direction, whether its unexpected queue is full, type and tag; count */
+    _Atomic uint64_t message[2];
+    _Atomic uint32_t running; /* an op of the program's */
     _Alignas(128) _Atomic uint32_t asleep;
     _Atomic uint32_t letters; /* lines of letters that were sent to it */
 } rd_board;
@@ -173,12 +177,13 @@ void rd_share_enter(rd_link *l, const rd_record *r);
 void rd_share_leave(rd_link *l, uint64_t sequence);
 void rd_share_pause(rd_link *l, uint64_t sequence);
 void rd_share_resume(rd_link *l, uint64_t sequence);
-void rd_share_await(rd_link *l, uint32_t peer);
+void rd_share_await(rd_link *l, uint32_t peer, bool late);
+void rd_share_announce(rd_link *l, const rd_pending *message, bool full);
 bool rd_share_record(rd_link *l, uint32_t peer, uint64_t sequence, rd_record *out);
 rd_presence rd_share_presence(rd_link *l, uint32_t peer);
 void rd_share_abort(rd_link *l, const rd_error *cause);
 void rd_share_cause(rd_link *l, rd_error *out);
-void rd_share_quiesce(rd_link *l, uint64_t until_ns);
+void rd_share_quiesce(rd_link *l, uint64_t until_ns, uint64_t soon_ns);
 
 #define RD_SHARE_SLOTS                                                                             \
     .nudge = rd_share_nudge, .port = rd_share_port, .letters = rd_share_letters,                   \
@@ -187,7 +192,7 @@ void rd_share_quiesce(rd_link *l, uint64_t until_ns);
     .sent = rd_share_sent, .home = rd_share_home, .peek = rd_share_peek,                           \
     .release = rd_share_release, .wait = rd_share_wait, .enter = rd_share_enter,                   \
     .leave = rd_share_leave, .pause = rd_share_pause, .resume = rd_share_resume,                   \
-    .await = rd_share_await, .record = rd_share_record, .abort = rd_share_abort,                   \
-    .cause = rd_share_cause
+    .await = rd_share_await, .announce = rd_share_announce, .record = rd_share_record,             \
+    .abort = rd_share_abort, .cause = rd_share_cause
 
 #endif

@@ -11,7 +11,9 @@
  * (pidfds): the death of a peer wakes it at once. */
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/fd.h"
 #include "base/mem.h"
+#include "base/process.h"
 #include "transport/events.h"
 #include "transport/shm_inside.h"
 
@@ -97,12 +99,15 @@ static void mourn(rd_link *link, uint32_t rank)
     char call[160], where[48] = "";
 
     const rd_presence p = rd_share_presence(link, rank);
+    char text[100];
     snprintf(call, sizeof call, "%s",
              p.inside || p.posted ? "with messages under way" : "before its first call");
     if (p.closed || atomic_load(link->alarm))
         return; /* it had said goodbye, or that is known */
-    if (rd_share_record(link, rank, p.sequence, &record)) {
-        char text[100];
+    if (p.message.direction) {
+        rd_pending_text(&p.message, text, sizeof text);
+        snprintf(call, sizeof call, "in %s", text);
+    } else if (rd_share_record(link, rank, p.sequence, &record)) {
         rd_record_text(&record, text, sizeof text);
         snprintf(call, sizeof call, "%s %s",
                  p.inside   ? "in"
@@ -114,9 +119,11 @@ static void mourn(rd_link *link, uint32_t rank)
     if (link->whole)
         snprintf(where, sizeof where, "rank %u of the world, ", names ? names[in_whole] : in_whole);
     const char *host = whole_of(link)->host;
-    rd_fail(&cause, RONDA_EPEER, called, "rank %u (%s%s%s%spid %" PRId32 ") died %s", called, where,
+    const bool exited = atomic_load(&whole_of(link)->member.boards[in_whole].exited);
+    rd_fail(&cause, RONDA_EPEER, called, "rank %u (%s%s%s%spid %" PRId32 ") %s %s", called, where,
             host ? "host " : "", host ? host : "", host ? ", " : "",
-            whole_of(link)->peers[in_whole].pid, call);
+            whole_of(link)->peers[in_whole].pid,
+            exited ? "exited without closing its communicator," : "died", call);
     rd_share_abort(link, &cause);
 }
 
@@ -124,15 +131,35 @@ static void mourn(rd_link *link, uint32_t rank)
 static void died(shm_link *s, uint32_t rank)
 {
     s->peers[rank].dead = true;
-    epoll_ctl(s->epoll, EPOLL_CTL_DEL, s->peers[rank].life, NULL);
+    if (s->peers[rank].life >= 0)
+        epoll_ctl(s->epoll, EPOLL_CTL_DEL, s->peers[rank].life, NULL);
     atomic_fetch_add(&s->member.head->goodbyes, 1);
     mourn(&s->member.link, rank);
+}
+
+/* Without pidfds.  Of many ranks each takes its time. */
+static uint64_t look_every_ns(const shm_link *s)
+{
+    return 50000000 + s->member.link.size * 100000u;
+}
+
+static void look_after_peers(shm_link *s)
+{
+    const uint64_t now = s->unwatched ? rd_now_ns() : 0;
+    if (!s->unwatched || now - s->looked_ns < look_every_ns(s))
+        return;
+    s->looked_ns = now;
+    for (uint32_t r = 0; r < s->member.link.size; r++)
+        if (r != s->member.link.rank && !s->peers[r].dead &&
+            rd_process_gone(s->peers[r].pid, s->peers[r].start))
+            died(s, r);
 }
 
 /* (poll also returns if the program has closed the descriptor: that is no death.) */
 bool rd_shm_is_dead(shm_link *s, uint32_t rank)
 {
     struct pollfd life = {.fd = s->peers[rank].life, .events = POLLIN};
+    look_after_peers(s);
     if (!s->peers[rank].dead && life.fd >= 0 && poll(&life, 1, 0) == 1 && life.revents & POLLIN)
         died(s, rank);
     return s->peers[rank].dead;
@@ -151,10 +178,11 @@ static rd_presence shm_presence(rd_link *link, uint32_t peer)
 
 /* Peers reach only what is in the mapping, which stays: one that has stopped need not be awaited long.  But what
  * it was lent is not used again before it has gone. */
-static void shm_quiesce(rd_link *link, uint64_t until_ns)
+static void shm_quiesce(rd_link *link, uint64_t until_ns, uint64_t soon_ns)
 {
-    const uint64_t soon = rd_now_ns() + 200000000;
-    rd_share_quiesce(link, soon < until_ns ? soon : until_ns);
+    const uint64_t most = rd_now_ns() + 200000000, soon = most < soon_ns ? most : soon_ns,
+                   end = soon < until_ns ? soon : until_ns;
+    rd_share_quiesce(link, end, end);
     rd_shm_note_silent(link);
 }
 
@@ -165,7 +193,9 @@ static void sleep_here(rd_member *m, uint64_t until_ns)
     shm_link *s = (shm_link *)m;
     struct epoll_event events[16];
     const uint64_t now = rd_now_ns();
-    const int n = rd_wait_events(s->epoll, events, 16, until_ns > now ? until_ns - now : 0);
+    const uint64_t left_ns = until_ns > now ? until_ns - now : 0;
+    const bool briefly = s->unwatched && left_ns > look_every_ns(s);
+    const int n = rd_wait_events(s->epoll, events, 16, briefly ? look_every_ns(s) : left_ns);
     for (int i = 0; i < n; i++) {
         const uint32_t rank = events[i].data.u32;
         uint64_t rings;
@@ -176,6 +206,7 @@ static void sleep_here(rd_member *m, uint64_t until_ns)
         else if (read(s->peers[rank].doorbell, &rings, sizeof rings) < 0 && errno != EAGAIN)
             return; /* nothing was lost: the engine looks at its queues anyway */
     }
+    look_after_peers(s);
 }
 
 static void ring(rd_member *m, uint32_t rank)
@@ -211,7 +242,13 @@ void rd_shm_call_ranks(rd_link *link, const uint32_t *names, const char *host)
 
 /* --- closing --- */
 
-static void free_link(shm_link *s)
+static void say_exit(void *context)
+{
+    const rd_member *m = context;
+    atomic_store(&m->boards[m->link.rank].exited, 1);
+}
+
+static void close_files(const shm_link *s)
 {
     for (uint32_t r = 0; s->peers && r < s->member.link.size; r++) {
         if (s->peers[r].life >= 0)
@@ -223,6 +260,12 @@ static void free_link(shm_link *s)
         close(s->epoll);
     if (s->memfd >= 0)
         close(s->memfd);
+}
+
+static void free_link(shm_link *s)
+{
+    rd_exit_drop(&s->exits);
+    close_files(s);
     while (s->ends) {
         shm_end *end = s->ends;
         s->ends = end->next;
@@ -250,12 +293,14 @@ static void shm_close(rd_link *link)
         return;
     rd_member *m = rd_member_of(link);
     shm_link *whole = m->whole ? whole_of(link) : (shm_link *)link;
-    if (m->ports)
+    const bool inherited = rd_link_inherited(link);
+    if (m->ports && !inherited)
         rd_member_close(m);
     if (link->whole) {
         ((shm_end *)m)->next = whole->ends;
         whole->ends = (shm_end *)m;
-        rd_shm_reap_ends(whole);
+        if (!inherited)
+            rd_shm_reap_ends(whole);
     }
     if (whole->member.users <= 1)
         free_link(whole);
@@ -263,16 +308,24 @@ static void shm_close(rd_link *link)
         whole->member.users--;
 }
 
+/* Descriptors and the mapping do not change while the link is open. */
+static void shm_abandon(rd_link *link)
+{
+    shm_link *whole = whole_of(link);
+    if (--whole->member.users)
+        return;
+    close_files(whole);
+    rd_unmap(whole->mapping, whole->bytes);
+}
+
 /* --- opening --- */
 
 int rd_shm_create(uint32_t size, rd_error *err)
 {
-    const int fd = memfd_create("ronda", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    const int fd = rd_fd(memfd_create("ronda", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     const uint64_t bytes = rd_shm_bytes(size) + size * heap_bytes(size);
-    if (bytes > limit_of(RLIMIT_FSIZE)) /* else a signal would say so */
-        errno = EFBIG;
-    else if (fd >= 0 && ftruncate(fd, (off_t)bytes) == 0 &&
-             fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
+    if (fd >= 0 && rd_file_fits(bytes) && ftruncate(fd, (off_t)bytes) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
         return fd;
     rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "no shared memory of %zu bytes for %u ranks: %s",
             rd_shm_bytes(size), size, strerror(errno));
@@ -320,6 +373,11 @@ void rd_shm_free_parts(rd_shm_parts *parts)
     rd_free(parts->pids);
 }
 
+static uint32_t name_of(const rd_shm_parts *parts, uint32_t rank)
+{
+    return parts->names ? parts->names[rank] : rank;
+}
+
 static bool watch(shm_link *s, int fd, uint32_t rank)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = rank};
@@ -333,19 +391,27 @@ static ronda_status open_peers(shm_link *s, const rd_shm_parts *parts, rd_error 
             (struct peer){.doorbell = parts->doorbells[r], .life = -1, .pid = parts->pids[r]};
         parts->doorbells[r] = -1;
     }
-    s->epoll = epoll_create1(EPOLL_CLOEXEC);
+    s->epoll = rd_fd(epoll_create1(EPOLL_CLOEXEC));
     if (s->epoll < 0 || !watch(s, s->peers[parts->rank].doorbell, parts->rank))
-        return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: no epoll: %s", parts->rank,
-                       strerror(errno));
+        return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: no epoll: %s",
+                       name_of(parts, parts->rank), strerror(errno));
     for (uint32_t r = 0; r < parts->size; r++) {
         if (r == parts->rank)
             continue;
-        s->peers[r].life = (int)syscall(SYS_pidfd_open, parts->pids[r], 0);
+        s->peers[r].life = rd_fd_process(parts->pids[r]);
+        if (s->peers[r].life < 0 && rd_process_unwatched(errno)) {
+            s->unwatched = true;
+            s->peers[r].start = rd_process_start(parts->pids[r]);
+            errno = ESRCH;
+            if (!rd_process_gone(parts->pids[r], s->peers[r].start))
+                continue;
+        }
         if (s->peers[r].life < 0 || !watch(s, s->peers[r].life, r)) {
             const bool gone = errno == ESRCH;
             return rd_fail(err, gone ? RONDA_EPEER : RONDA_ESYSTEM, gone ? r : RONDA_ANY,
-                           "rank %u: cannot watch rank %u (pid %" PRId32 "): %s", parts->rank, r,
-                           parts->pids[r], strerror(errno));
+                           "rank %u: cannot watch rank %u (pid %" PRId32 "): %s",
+                           name_of(parts, parts->rank), name_of(parts, r), parts->pids[r],
+                           strerror(errno));
         }
     }
     return RONDA_OK;
@@ -363,18 +429,18 @@ static ronda_status open_memory(shm_link *s, const rd_shm_parts *parts, rd_error
 {
     rd_member *m = &s->member;
     struct stat file;
-    s->memfd = fcntl(parts->memfd, F_DUPFD_CLOEXEC, 0);
+    s->memfd = rd_fd_again(parts->memfd);
     if (s->memfd < 0 || !is_whole(s->memfd, parts->size, &file))
         return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: no shared memory for %u ranks: %s",
-                       parts->rank, parts->size,
+                       name_of(parts, parts->rank), parts->size,
                        s->memfd < 0 ? strerror(errno)
-                                    : "what rank 0 sent is too small, or may shrink");
+                                    : "what was sent is too small, or may shrink");
     s->bytes = (size_t)file.st_size;
     void *mapping = rd_map_file(s->memfd, s->bytes);
     if (!mapping)
         return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY,
-                       "rank %u: cannot map %zu bytes of shared memory: %s", parts->rank, s->bytes,
-                       strerror(errno));
+                       "rank %u: cannot map %zu bytes of shared memory: %s",
+                       name_of(parts, parts->rank), s->bytes, strerror(errno));
     s->mapping = mapping;
     s->heap.bytes = (s->bytes - rd_shm_bytes(parts->size)) / parts->size & ~(uint64_t)4095;
     s->heap_at = rd_shm_bytes(parts->size) + parts->rank * s->heap.bytes;
@@ -402,7 +468,7 @@ static ronda_status open_memory(shm_link *s, const rd_shm_parts *parts, rd_error
     m->arena = &m->ring_of_all;
     if (!m->ring_of_all.pieces || !rd_member_open(m, &rd_shm, mapping, parts->rank, parts->size))
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of %u ranks",
-                       parts->rank, parts->size);
+                       name_of(parts, parts->rank), parts->size);
     return RONDA_OK;
 }
 
@@ -415,7 +481,7 @@ ronda_status rd_shm_open(const rd_shm_parts *parts, rd_link **out, rd_error *err
         rd_free(s);
         rd_free(peers);
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of %u ranks",
-                       parts->rank, parts->size);
+                       name_of(parts, parts->rank), parts->size);
     }
     s->peers = peers;
     s->epoll = s->memfd = s->also = -1;
@@ -423,11 +489,13 @@ ronda_status rd_shm_open(const rd_shm_parts *parts, rd_link **out, rd_error *err
     ronda_status status = open_peers(s, parts, err);
     if (!status)
         status = open_memory(s, parts, err);
-    if (status)
+    if (status) {
         shm_close(&s->member.link);
-    else
-        *out = &s->member.link;
-    return status;
+        return status;
+    }
+    rd_exit_add(&s->exits, say_exit, &s->member);
+    *out = &s->member.link;
+    return RONDA_OK;
 }
 
 const rd_transport rd_shm = {.name = "shm",
@@ -440,6 +508,7 @@ const rd_transport rd_shm = {.name = "shm",
                              .alloc = rd_shm_alloc,
                              .free = rd_shm_free,
                              .close = shm_close,
+                             .abandon = shm_abandon,
                              .split = rd_shm_split,
                              .join = rd_shm_join,
                              .forgo = rd_shm_forgo};

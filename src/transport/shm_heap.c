@@ -114,7 +114,7 @@ void rd_shm_free(rd_link *link, void *memory, size_t bytes)
 {
     shm_link *s = whole_of(link);
     (void)bytes;
-    if (!memory)
+    if (!memory || rd_link_inherited(link)) /* its pages are the rank's, and its peers' */
         return;
     const uint64_t at = (uint64_t)((char *)memory - (char *)s->mapping) - s->heap_at;
     give_held(s);

@@ -2,6 +2,7 @@
 #ifndef RD_SHM_INSIDE_H
 #define RD_SHM_INSIDE_H
 
+#include "base/exits.h"
 #include "transport/heap.h"
 #include "transport/share.h"
 
@@ -36,6 +37,7 @@ typedef struct shm_held {
 
 typedef struct {
     rd_member member;
+    rd_exit_note exits;
     void *mapping;
     size_t bytes;
     int epoll, memfd;
@@ -44,6 +46,8 @@ typedef struct {
     void *then_context;
     const uint32_t *names; /* what ranks are called in sentences; NULL: as they are counted */
     const char *host;      /* and their host; NULL: not at all */
+    bool unwatched;     /* the system has no pidfds: who waits looks after its peers now and then */
+    uint64_t looked_ns; /* when it last did */
     rd_heap heap;
     uint64_t heap_at; /* in the mapping */
     shm_silent *silent;
@@ -55,6 +59,7 @@ typedef struct {
     struct peer {
         int doorbell, life; /* eventfd, pidfd; -1: none */
         int32_t pid;
+        uint64_t start; /* without a pidfd: when it started */
         bool dead;
     } * peers;
 } shm_link;

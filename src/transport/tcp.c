@@ -4,6 +4,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/fd.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -13,35 +14,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { SPINS = 300, LEAST_BUFFER = 256 };
-
-/* --- buffers, which are used again --- */
-
-static uint32_t pool_of(uint64_t bytes)
-{
-    uint32_t i = 0;
-    while ((uint64_t)LEAST_BUFFER << i < bytes)
-        i++;
-    return i;
-}
-
-char *rd_pool_take(tcp_world *w, uint64_t bytes, uint64_t *capacity)
-{
-    const uint32_t i = pool_of(bytes);
-    tcp_unused *unused = w->pool[i];
-    *capacity = (uint64_t)LEAST_BUFFER << i;
-    if (unused)
-        w->pool[i] = unused->next;
-    return unused ? (char *)unused : rd_alloc(*capacity);
-}
-
-void rd_pool_give(tcp_world *w, char *data, uint64_t capacity)
-{
-    const uint32_t i = pool_of(capacity);
-    tcp_unused *unused = (tcp_unused *)(void *)data;
-    unused->next = w->pool[i];
-    w->pool[i] = unused;
-}
+enum { SPINS = 300 };
 
 /* --- ports --- */
 
@@ -55,6 +28,8 @@ rd_port *rd_tcp_port(rd_link *link, uint32_t peer, uint32_t channel)
     p->rank = peer;
     p->channel = channel;
     p->link = l;
+    p->used = l->used;
+    l->used = p;
     return p;
 }
 
@@ -210,7 +185,7 @@ static void release(rd_port *p, uint64_t bytes)
     s->start += bytes;
     s->released += bytes;
     p->freed += bytes;
-    if (s->start == s->end)
+    if (s->start == s->end && !s->unchecked)
         s->start = s->end = 0; /* where it is warm */
     if (s->released == s->total) {
         if (s->data != (char *)s->small)
@@ -274,11 +249,7 @@ static void free_pages(rd_link *link, void *memory, size_t bytes)
 
 static void free_link(tcp_link *l)
 {
-    const uint32_t n = l->link.size;
-    for (size_t i = 0; l->ports && i < (size_t)n * rd_queues(l->link.channels); i++) {
-        rd_port *p = &l->ports[i];
-        if (!p->link)
-            continue;
+    for (rd_port *p = l->used; p; p = p->used) {
         for (uint32_t k = 0; k < RD_QUEUE; k++)
             rd_free(p->out[k].staged);
         for (; p->taken != p->came; p->taken++) {
@@ -305,6 +276,8 @@ static tcp_link *new_link(tcp_world *w, uint32_t rank, uint32_t size)
                         .size = size,
                         .channels = RD_CHANNELS,
                         .cpus = size,
+                        .heap = w,
+                        .generation = rd_generation_enter(),
                         .goodbyes = &w->goodbyes,
                         .alarm = &l->alarm};
     l->world = w;
@@ -338,7 +311,8 @@ static void add_link(tcp_world *w, tcp_link *l)
 static void drop_link(tcp_world *w, tcp_link *l)
 {
     pthread_mutex_lock(&w->lock);
-    rd_tcp_forsake(l, true);
+    if (!rd_link_inherited(&l->link))
+        rd_tcp_forsake(l, true); /* what came after the goodbye, too */
     l->closed = true;
     tcp_link **at = &w->links;
     while (*at != l)
@@ -365,11 +339,7 @@ static void free_world(tcp_world *w)
         w->ended = c->next;
         rd_free(c);
     }
-    for (uint32_t i = 0; i < RD_POOLS; i++)
-        while (w->pool[i]) {
-            uint64_t capacity;
-            rd_free(rd_pool_take(w, (uint64_t)LEAST_BUFFER << i, &capacity));
-        }
+    rd_pool_free(w);
     if (w->epoll >= 0)
         close(w->epoll);
     if (w->bell >= 0)
@@ -384,26 +354,41 @@ static void free_world(tcp_world *w)
     rd_free(w);
 }
 
+static void goodbye(rd_link *link)
+{
+    tcp_link *l = rd_tcp_link(link);
+    tcp_world *w = l->world;
+    if (l->left_for_good)
+        return;
+    l->left_for_good = true;
+    const uint64_t until =
+        link->close_by_ns ? link->close_by_ns : rd_deadline_ns(w->its.timeout_ns);
+    rd_tcp_take_leave(l, until);
+    pthread_mutex_lock(&w->lock);
+    rd_tcp_forsake(l, true);
+    pthread_mutex_unlock(&w->lock);
+    if (w->users == 1)
+        rd_tcp_close_world(w, until);
+}
+
 static void close_link(rd_link *link)
 {
     if (!link)
         return;
     tcp_link *l = rd_tcp_link(link);
     tcp_world *w = l->world;
-    rd_tcp_take_leave(l);
+    rd_link_inherited(link) ? rd_tcp_leave_files(w) : goodbye(link);
     drop_link(w, l);
-    if (--w->users)
-        return;
-    rd_tcp_close_world(w);
-    free_world(w);
+    if (--w->users == 0)
+        free_world(w);
 }
 
 static bool watch_all(tcp_world *w)
 {
     struct epoll_event door = {.events = EPOLLIN, .data.ptr = &w->its.listener};
     struct epoll_event bell = {.events = EPOLLIN, .data.ptr = &w->bell};
-    w->epoll = epoll_create1(EPOLL_CLOEXEC);
-    w->bell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    w->epoll = rd_fd(epoll_create1(EPOLL_CLOEXEC));
+    w->bell = rd_fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     return w->epoll >= 0 && w->bell >= 0 &&
            epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->its.listener, &door) == 0 &&
            epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->bell, &bell) == 0;
@@ -425,16 +410,17 @@ ronda_status rd_tcp_open(const rd_tcp_parts *parts, rd_link **out, rd_error *err
     w->epoll = w->bell = -1;
     w->peers = rd_alloc(parts->size * sizeof *w->peers);
     tcp_link *l = w->peers ? new_link(w, parts->rank, parts->size) : NULL;
-    if (!l || !watch_all(w)) {
+    const bool counted =
+        l && rd_places_cpus(parts->places, parts->size, parts->rank, &l->link.cpus, &w->crowded);
+    if (!counted || !watch_all(w)) {
         const int why = errno;
         if (l)
             free_link(l);
         free_world(w);
-        return rd_fail(err, l ? RONDA_ESYSTEM : RONDA_ENOMEM, RONDA_ANY,
+        return rd_fail(err, counted ? RONDA_ESYSTEM : RONDA_ENOMEM, RONDA_ANY,
                        "rank %u: no memory or descriptors for its end of %u ranks%s%s", parts->rank,
-                       parts->size, l ? ": " : "", l ? strerror(why) : "");
+                       parts->size, counted ? ": " : "", counted ? strerror(why) : "");
     }
-    l->link.cpus = rd_places_cpus(parts->places, parts->size, parts->rank, &w->crowded);
     l->link.host_of = parts->host_of;
     add_link(w, l);
     rd_tcp_enlist(w);
@@ -569,12 +555,14 @@ const rd_transport rd_tcp = {.name = "tcp",
                              .pause = rd_tcp_pause,
                              .resume = rd_tcp_resume,
                              .await = rd_tcp_await,
+                             .announce = rd_tcp_announce,
                              .reach = reach,
                              .record = rd_tcp_record,
                              .presence = rd_tcp_presence,
                              .abort = rd_tcp_abort,
                              .cause = rd_tcp_cause,
                              .quiesce = rd_tcp_quiesce,
+                             .goodbye = goodbye,
                              .close = close_link,
                              .split = split,
                              .join = join,

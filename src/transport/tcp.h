@@ -14,7 +14,7 @@ typedef struct {
     char *key;           /* from rd_alloc, or NULL: none to be proved */
     uint32_t *host_of;   /* [size], from rd_alloc: see rd_link; or NULL */
     uint64_t job;        /* the same for all ranks, and for no other job */
-    uint64_t timeout_ns; /* for what close() owes, and for connecting */
+    uint64_t timeout_ns; /* for what close() owes, if no communicator has set another */
 } rd_tcp_parts;
 
 /* places, listener, key and host_of are the link's from now on, whatever it returns. */
@@ -30,6 +30,8 @@ bool rd_tcp_is_connecting(const rd_link *link);
 /* How ranks of this world and its parts wait from now on; NULL: as before */
 void rd_tcp_wait_with(rd_link *link, void (*wait)(void *context, uint32_t idle, uint64_t until_ns),
                       void *context);
+/* Whether another rank's call is late, and it asks where this one stands */
+bool rd_tcp_is_asked(const rd_link *link);
 /* Where a rank stands that this link does not lead to */
 void rd_tcp_know(rd_link *link, uint32_t rank, const rd_presence *p, const rd_record *call);
 

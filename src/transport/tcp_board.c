@@ -1,8 +1,10 @@
 /* tcp_board.c: where ranks stand, as far as one hears of it; failure; and the end.
  *
- * A rank cannot look at its peers.  Each message says which call it is of.  Who has waited for a while
- * tells its neighbours where it stands and what it has heard of others, several times a second: so all who wait
- * know of each other, and who is not heard of is silent.
+ * A rank cannot look at its peers.  Each message says which call it is of, and as long as calls take as long as
+ * they should that is all that is said.  A rank whose call is late asks: it tells its neighbours where it stands
+ * and what it has heard of others, several times a second, and whoever hears that while it waits itself does the
+ * same for a second, and thereby asks on.  So all who wait know of each other, and who is not heard of is silent.
+ * What is said has the age of the question, so the ranks stop when nobody is late any more.
  *
  * A failure goes to all neighbours, and each that hears of it for the first time passes it on.  Ranks far from
  * it are called for the purpose, at distances 1, 2, 4 ...: one that is busy or dead does not stop the news. */
@@ -24,7 +26,7 @@
 #include <unistd.h>
 
 static const uint64_t FRESH_NS = 3000000000u, LAST_WORDS_NS = 200000000u,
-                      LATE_COMERS_NS = 20000000u;
+                      LATE_COMERS_NS = 20000000u, ASKED_NS = 1000000000u, CONNECT_NS = 100000000u;
 
 tcp_link *rd_tcp_find(tcp_world *w, uint64_t id)
 {
@@ -107,6 +109,8 @@ void rd_tcp_know(rd_link *link, uint32_t rank, const rd_presence *p, const rd_re
     k->posted = p->posted;
     k->awaits = p->awaits + 1;
     k->heard_ns = p->heard_ns;
+    k->message = p->message;
+    k->full = p->full;
     pthread_mutex_unlock(&l->world->lock);
 }
 
@@ -119,7 +123,9 @@ rd_presence rd_tcp_presence(rd_link *link, uint32_t peer)
                              .inside = l->inside,
                              .posted = l->posted,
                              .awaits = l->awaits,
-                             .heard_ns = rd_now_ns()};
+                             .heard_ns = rd_now_ns(),
+                             .message = l->message,
+                             .full = l->full};
     return (rd_presence){.sequence = k->sequence,
                          .inside = k->inside,
                          .posted = k->posted,
@@ -127,15 +133,19 @@ rd_presence rd_tcp_presence(rd_link *link, uint32_t peer)
                          .dead = l->world->peers[rd_tcp_in_whole(l, peer)].dead,
                          .hearsay = true,
                          .awaits = k->awaits - 1,
-                         .heard_ns = k->heard_ns};
+                         .heard_ns = k->heard_ns,
+                         .message = k->inside ? k->message : (rd_pending){0},
+                         .full = k->full};
 }
 
 /* --- news --- */
 
 static uint32_t gather_news(const tcp_link *l, uint8_t *out, uint64_t now)
 {
+    const uint32_t size = l->link.size;
     uint32_t count = 0;
-    for (uint32_t r = 0; r < l->link.size && count < RD_MOST_NEWS; r++) {
+    for (uint32_t i = 0; i < size && count < RD_MOST_NEWS; i++) {
+        const uint32_t r = (l->link.rank + i) % size; /* this one first: it must be in it */
         const tcp_known *k = &l->known[r];
         const bool me = r == l->link.rank;
         if (!me && (!k->heard_ns || k->heard_ns + FRESH_NS < now))
@@ -144,7 +154,9 @@ static uint32_t gather_news(const tcp_link *l, uint8_t *out, uint64_t now)
                      .awaits = me ? l->awaits : k->awaits - 1,
                      .age_ms = me ? 0 : (uint32_t)((now - k->heard_ns) / 1000000),
                      .inside = me ? l->inside : k->inside,
-                     .posted = me ? l->posted : k->posted};
+                     .posted = me ? l->posted : k->posted,
+                     .full = me ? l->full : k->full,
+                     .message = me ? l->message : k->message};
         const uint64_t sequence = me ? l->sequence : k->sequence;
         if (!rd_tcp_record((rd_link *)(uintptr_t)&l->link, r, sequence, &n.call))
             n.call = (rd_record){.sequence = sequence};
@@ -153,20 +165,45 @@ static uint32_t gather_news(const tcp_link *l, uint8_t *out, uint64_t now)
     return count;
 }
 
-void rd_tcp_await(rd_link *link, uint32_t peer)
+static bool is_asked(const tcp_link *l, uint64_t now)
+{
+    return l->asked_ns && now - l->asked_ns < ASKED_NS;
+}
+
+bool rd_tcp_is_asked(const rd_link *link)
+{
+    return is_asked(rd_tcp_link(link), rd_now_ns());
+}
+
+/* Rounded up, so that a question grows older with every rank that passes it on. */
+static void ask(tcp_link *l, uint32_t age_ms, uint64_t now)
+{
+    const uint64_t age = (uint64_t)age_ms * 1000000, at = age < now ? now - age : 1;
+    const bool before = is_asked(l, now);
+    l->asked_ns = at > l->asked_ns ? at : l->asked_ns;
+    if (!before && is_asked(l, now))
+        atomic_fetch_add(&l->world->goodbyes, 1); /* who waits looks now, and answers */
+}
+
+void rd_tcp_announce(rd_link *link, const rd_pending *message, bool full)
 {
     tcp_link *l = rd_tcp_link(link);
+    l->message = message ? *message : (rd_pending){0};
+    l->full = full;
+}
+
+static void tell_news(tcp_link *l, uint64_t now)
+{
     tcp_world *w = l->world;
-    const uint64_t now = rd_now_ns();
-    l->awaits = peer;
-    uint8_t *items = rd_alloc((size_t)link->size * RD_NEWS_ITEM);
+    const size_t most = l->link.size < RD_MOST_NEWS ? l->link.size : RD_MOST_NEWS;
+    uint8_t *items = rd_alloc(most * RD_NEWS_ITEM);
     if (!items)
         return;
-    const rd_head head = {
-        .kind = RD_NEWS, .bytes = gather_news(l, items, now) * RD_NEWS_ITEM, .world = l->id};
+    const rd_head head = {.kind = RD_NEWS,
+                          .bytes = gather_news(l, items, now) * RD_NEWS_ITEM,
+                          .world = l->id,
+                          .taken = (uint32_t)((now - l->asked_ns) / 1000000) + 1};
     pthread_mutex_lock(&w->lock);
-    if (peer < link->size && !rd_tcp_is_beside(l, peer))
-        rd_tcp_want(w, rd_tcp_in_whole(l, peer), 0);
     for (tcp_conn *c = w->conns, *next; c; c = next) {
         next = c->next;
         if (rd_tcp_is_silent(c)) {
@@ -183,9 +220,26 @@ void rd_tcp_await(rd_link *link, uint32_t peer)
     rd_free(items);
 }
 
+void rd_tcp_await(rd_link *link, uint32_t peer, bool late)
+{
+    tcp_link *l = rd_tcp_link(link);
+    tcp_world *w = l->world;
+    const uint64_t now = rd_now_ns();
+    l->awaits = peer;
+    pthread_mutex_lock(&w->lock);
+    if (peer < link->size && !rd_tcp_is_beside(l, peer)) /* else nobody would notice its death */
+        rd_tcp_want(w, rd_tcp_in_whole(l, peer), late ? 0 : CONNECT_NS);
+    if (late)
+        l->asked_ns = now;
+    pthread_mutex_unlock(&w->lock);
+    if (is_asked(l, now))
+        tell_news(l, now);
+}
+
 static void hear_news(tcp_link *l, const rd_head *h, const char *bytes)
 {
     const uint64_t now = rd_now_ns();
+    ask(l, h->taken, now);
     for (uint32_t i = 0; i < h->bytes / RD_NEWS_ITEM; i++) {
         rd_news n;
         rd_news_unpack((const uint8_t *)bytes + (size_t)i * RD_NEWS_ITEM, &n);
@@ -202,6 +256,8 @@ static void hear_news(tcp_link *l, const rd_head *h, const char *bytes)
         k->posted = n.posted;
         k->awaits = n.awaits + 1;
         k->heard_ns = at;
+        k->message = n.message;
+        k->full = n.full;
     }
 }
 
@@ -221,6 +277,15 @@ static void say_cause(tcp_conn *c, const tcp_link *l)
     rd_tcp_say(c, &(rd_head){.kind = RD_ALARM, .bytes = RD_CAUSE, .world = l->id}, packed);
 }
 
+/* With the last call that was made, so that peers can compare it with theirs. */
+static void say_bye(tcp_conn *c, const tcp_link *l)
+{
+    rd_head head = {.kind = RD_BYE, .world = l->id};
+    if (!own_record(l, l->sequence, &head.call))
+        head.call = (rd_record){0};
+    rd_tcp_say(c, &head, NULL);
+}
+
 void rd_tcp_fail(tcp_link *l, const rd_error *cause)
 {
     tcp_world *w = l->world;
@@ -228,7 +293,7 @@ void rd_tcp_fail(tcp_link *l, const rd_error *cause)
         return;
     l->cause = *cause;
     atomic_store(&l->alarm, 1);
-    for (uint32_t r = 0; r < l->link.size; r++) {
+    for (uint32_t r = w->closing ? l->link.size : 0; r < l->link.size; r++) {
         const uint32_t rank = rd_tcp_in_whole(l, r);
         tcp_peer *peer = &w->peers[rank];
         if (r == l->link.rank || peer->dead || l->known[r].closed)
@@ -248,7 +313,7 @@ void rd_tcp_opened(tcp_world *w, tcp_conn *c)
         if (atomic_load(&l->alarm) && l->index_of[c->rank] != UINT32_MAX)
             say_cause(c, l);
     if (w->closing && w->peers[c->rank].out == c) /* else it follows the messages on another one */
-        rd_tcp_say(c, &(rd_head){.kind = RD_BYE}, NULL);
+        say_bye(c, w->links);
     if (w->closing)
         rd_tcp_say(c, &(rd_head){.kind = RD_HANGUP}, NULL);
 }
@@ -260,6 +325,11 @@ static void last_call(tcp_link *l, uint32_t rank, rd_error *cause, char *text, s
     rd_record record;
     char call[100];
     snprintf(text, capacity, "before it was heard of");
+    if (k->inside && k->message.direction) {
+        rd_pending_text(&k->message, call, sizeof call);
+        snprintf(text, capacity, "in or after %s", call);
+        return;
+    }
     if (!rd_tcp_record(&l->link, rank, k->sequence, &record))
         return;
     rd_record_text(&record, call, sizeof call);
@@ -271,6 +341,8 @@ static void last_call(tcp_link *l, uint32_t rank, rd_error *cause, char *text, s
 void rd_tcp_mourn(tcp_world *w, uint32_t rank, const char *how)
 {
     const rd_place *place = &w->its.places[rank];
+    if (w->peers[rank].exited)
+        how = "exited without closing its communicator,";
     for (tcp_link *l = w->links; l; l = l->next) {
         const uint32_t r = l->index_of[rank];
         rd_error cause = {.rank = l->link.rank};
@@ -305,6 +377,13 @@ static bool has_spoken(tcp_world *w)
     return done;
 }
 
+/* Little beside the timeout, and enough for a handshake. */
+static uint64_t notice_ns(const rd_link *link)
+{
+    const uint64_t part = link->timeout_ns / 20, least = LAST_WORDS_NS / 2;
+    return !link->timeout_ns || part > LAST_WORDS_NS ? LAST_WORDS_NS : part > least ? part : least;
+}
+
 /* Any thread may call it, and perhaps nobody of this rank will be in ronda again. */
 void rd_tcp_abort(rd_link *link, const rd_error *cause)
 {
@@ -313,7 +392,7 @@ void rd_tcp_abort(rd_link *link, const rd_error *cause)
     rd_tcp_fail(l, cause);
     pthread_mutex_unlock(&l->world->lock);
     link->transport->nudge(link);
-    const uint64_t until = rd_now_ns() + LAST_WORDS_NS;
+    const uint64_t until = rd_now_ns() + notice_ns(link);
     while (!has_spoken(l->world) && rd_now_ns() < until)
         nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
 }
@@ -328,12 +407,15 @@ void rd_tcp_cause(rd_link *link, rd_error *out)
 void rd_tcp_hear(tcp_world *w, tcp_conn *c, const rd_head *h, const char *bytes)
 {
     tcp_link *l = rd_tcp_find(w, h->world);
+    if (h->kind == RD_EXIT)
+        w->peers[c->rank].exited = true;
     if (!l)
         return;
     const uint32_t rank = l->index_of[c->rank];
     if (h->kind == RD_NEWS) {
         hear_news(l, h, bytes);
     } else if (h->kind == RD_BYE) {
+        rd_tcp_note(l, rank, &h->call);
         l->known[rank].closed = true;
         l->known[rank].inside = false;
         if (!l->id)
@@ -358,7 +440,7 @@ static bool all_settled(tcp_world *w)
 
 /* Nobody reads this rank's memory but this rank: it stops.  The cause should be on its way before the caller is
  * told of it, and perhaps ends the process. */
-void rd_tcp_quiesce(rd_link *link, uint64_t until_ns)
+void rd_tcp_quiesce(rd_link *link, uint64_t until_ns, uint64_t soon_ns)
 {
     tcp_link *l = rd_tcp_link(link);
     const bool all = l->cause.status != RONDA_EMISMATCH; /* else earlier calls go on */
@@ -367,7 +449,8 @@ void rd_tcp_quiesce(rd_link *link, uint64_t until_ns)
     l->left = all;
     pthread_mutex_unlock(&l->world->lock);
     uint64_t now = rd_now_ns();
-    const uint64_t soon = now + LAST_WORDS_NS < until_ns ? now + LAST_WORDS_NS : until_ns;
+    uint64_t soon = soon_ns < until_ns ? soon_ns : until_ns;
+    soon = now + LAST_WORDS_NS < soon ? now + LAST_WORDS_NS : soon;
     for (; now < soon && !all_settled(l->world); now = rd_now_ns())
         rd_tcp_pump(l->world, soon);
 }
@@ -419,9 +502,7 @@ void rd_tcp_pump(tcp_world *w, uint64_t until_ns)
         w->ended = c->next;
         rd_free(c);
     }
-    for (uint32_t r = 0; r < w->its.size; r++)
-        if (w->peers[r].ready)
-            rd_tcp_flush(w, &w->peers[r]);
+    rd_tcp_flush_ready(w);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -430,39 +511,36 @@ void rd_tcp_pump(tcp_world *w, uint64_t until_ns)
 /* All that peers who are still there should get. */
 static bool has_written(const tcp_link *l)
 {
-    for (size_t i = 0; i < (size_t)l->link.size * rd_queues(l->link.channels); i++) {
-        const rd_port *p = &l->ports[i];
-        if (p->link && p->queued != atomic_load(&p->written) && !p->to->dead &&
-            !l->known[p->rank].closed)
+    for (const rd_port *p = l->used; p; p = p->used) {
+        if (p->queued != atomic_load(&p->written) && !p->to->dead && !l->known[p->rank].closed)
             return false;
     }
     return true;
 }
 
-void rd_tcp_take_leave(tcp_link *l)
+void rd_tcp_take_leave(tcp_link *l, uint64_t until_ns)
 {
     tcp_world *w = l->world;
-    const uint64_t until = rd_deadline_ns(w->its.timeout_ns);
-    while (!atomic_load(&l->alarm) && !has_written(l) && rd_now_ns() < until)
-        rd_tcp_pump(w, until);
+    while (!atomic_load(&l->alarm) && !has_written(l) && rd_now_ns() < until_ns)
+        rd_tcp_pump(w, until_ns);
     pthread_mutex_lock(&w->lock);
     for (tcp_conn *c = w->conns; c; c = c->next)
         if (c->state == TCP_OPEN && w->peers[c->rank].out == c &&
             l->index_of[c->rank] != UINT32_MAX) {
-            rd_tcp_say(c, &(rd_head){.kind = RD_BYE, .world = l->id}, NULL);
+            say_bye(c, l);
             rd_tcp_flush_conn(w, c);
         }
     pthread_mutex_unlock(&w->lock);
 }
 
 /* After a failure nobody is waited for but as long as last words take, and never beyond the timeout. */
-static uint64_t close_by(const tcp_world *w)
+static uint64_t close_by(const tcp_world *w, uint64_t until_ns)
 {
-    const uint64_t limit = rd_deadline_ns(w->its.timeout_ns), soon = rd_now_ns() + LAST_WORDS_NS;
+    const uint64_t soon = rd_now_ns() + LAST_WORDS_NS;
     for (const tcp_link *l = w->links; l; l = l->next)
         if (atomic_load(&l->alarm))
-            return soon < limit ? soon : limit;
-    return limit;
+            return soon < until_ns ? soon : until_ns;
+    return until_ns;
 }
 
 /* Whether the peers' systems have all that was written, or the peers will write no more, or their hosts have gone
@@ -480,10 +558,10 @@ static bool arrived(tcp_world *w)
 
 /* A socket that is closed while something unread is in it takes back what the peer has not got: so this waits
  * until it has, and reads on. */
-void rd_tcp_close_world(tcp_world *w)
+void rd_tcp_close_world(tcp_world *w, uint64_t until_ns)
 {
     enum { A_MOMENT_NS = 1000000 };
-    const uint64_t until = close_by(w);
+    const uint64_t until = close_by(w, until_ns);
     pthread_mutex_lock(&w->lock);
     w->closing = true;
     for (tcp_conn *c = w->conns, *next; c; c = next) {
@@ -498,6 +576,7 @@ void rd_tcp_close_world(tcp_world *w)
     for (uint32_t r = 0; r < w->its.size; r++)
         w->peers[r].want_ns = w->peers[r].suspect_ns = 0;
     w->wanted = w->deaf_ns != 0;
+    w->deaf_ns = w->deaf_ns != 0; /* now: who waits to be let in is told, too */
     pthread_mutex_unlock(&w->lock);
     const uint64_t soon = rd_now_ns() + LATE_COMERS_NS;
     rd_tcp_pump(w, 0);

@@ -13,6 +13,7 @@
 #include "transport/tcp_inside.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/mem.h"
 #include "base/proof.h"
 #include "transport/ip.h"
@@ -21,98 +22,17 @@
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MOST_STRANGERS = 64, NEXT_ADDRESS_NS = 250000000 };
-static const uint64_t TRY_NS = 10000000000u, STRANGER_NS = 10000000000u, SUSPECT_NS = 1000000000u,
-                      UNKNOWN_NS = 50000000u, SILENT_NS = 1000000000u, DEAF_NS = 2000000000u,
+enum { MOST_STRANGERS = 64, MOST_ACCEPTS = 32, NEXT_ADDRESS_NS = 250000000 };
+static const uint64_t TRY_NS = 10000000000u, STRANGER_NS = 3000000000u, SUSPECT_NS = 1000000000u,
+                      UNKNOWN_NS = 50000000u, DEAF_NS = 2000000000u, NO_MEMORY_NS = 200000000u,
                       DEAF_PAUSE_NS = 10000000u;
-
-/* --- sockets --- */
-
-/* A host that has gone silent is found out in 15 s: by the system, as long as nothing is to be said to it; and
- * else by rd_tcp_is_silent().  (The system's own limit for the latter would also end connections to peers
- * that are busy and do not read.) */
-static void set_options(int fd)
-{
-    const int one = 1, idle = 6, interval = 3, count = 3;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
-}
-
-bool rd_tcp_is_silent(const tcp_conn *c)
-{
-    enum { SILENT_MS = 15000 };
-    struct tcp_info info;
-    socklen_t length = sizeof info;
-    return c->state == TCP_OPEN && getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
-           info.tcpi_unacked && info.tcpi_retransmits && info.tcpi_last_ack_recv > SILENT_MS;
-}
-
-bool rd_tcp_watch(tcp_world *w, tcp_conn *c, bool writes)
-{
-    struct epoll_event event = {.events = writes ? EPOLLIN | EPOLLOUT : EPOLLIN, .data.ptr = c};
-    return epoll_ctl(w->epoll, EPOLL_CTL_MOD, c->fd, &event) == 0;
-}
-
-static void free_conn(tcp_conn *c)
-{
-    rd_free(c->input);
-    rd_free(c->letter.bytes);
-    rd_free(c->control.bytes);
-    rd_free(c->next_control.bytes);
-    rd_free(c->spilled);
-}
-
-static tcp_conn *add(tcp_world *w, int fd, uint32_t events)
-{
-    tcp_conn *c = rd_alloc(sizeof *c);
-    struct epoll_event event = {.events = events, .data.ptr = c};
-    if (!c || !(c->input = rd_alloc(RD_INPUT)) || !rd_tcp_can_fail(c) ||
-        epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event)) {
-        if (c)
-            free_conn(c);
-        rd_free(c);
-        close(fd);
-        return NULL;
-    }
-    c->fd = fd;
-    c->rank = UINT32_MAX;
-    c->since_ns = rd_now_ns();
-    c->next = w->conns;
-    w->conns = c;
-    set_options(fd);
-    return c;
-}
-
-void rd_tcp_end(tcp_world *w, tcp_conn *c)
-{
-    tcp_conn **at = &w->conns;
-    while (*at != c)
-        at = &(*at)->next;
-    *at = c->next;
-    if (c->state == TCP_STRANGER)
-        w->strangers--;
-    if (c->rank < w->its.size) {
-        tcp_peer *peer = &w->peers[c->rank];
-        peer->trying -= c->state == TCP_CONNECTING;
-        peer->out = peer->out == c ? NULL : peer->out;
-        peer->in = peer->in == c ? NULL : peer->in;
-    }
-    epoll_ctl(w->epoll, EPOLL_CTL_DEL, c->fd, NULL); /* a forked process may have it open, too */
-    close(c->fd);
-    c->fd = -1;
-    free_conn(c);
-    c->next = w->ended;
-    w->ended = c;
-}
 
 /* --- greetings --- */
 
@@ -137,7 +57,11 @@ static bool sign(const tcp_world *w, const char *who, uint32_t from, uint32_t to
 static bool greet(tcp_world *w, tcp_conn *c, const char *who)
 {
     uint8_t packed[RD_GREETING];
-    rd_greeting g = {.rank = w->its.rank, .to = c->rank, .size = w->its.size, .job = w->its.job};
+    rd_greeting g = {.features = c->checked ? RD_FEATURE_CHECKSUM : 0,
+                     .rank = w->its.rank,
+                     .to = c->rank,
+                     .size = w->its.size,
+                     .job = w->its.job};
     if (!sign(w, who, g.rank, g.to, g.mac))
         return false;
     rd_greeting_pack(&g, packed);
@@ -171,6 +95,7 @@ bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING])
     const bool good = rd_greeting_unpack(bytes, &g) == RD_FRAME_OK && g.job == w->its.job &&
                       g.size == w->its.size && g.to == w->its.rank && g.rank < g.size &&
                       g.rank != g.to && (stranger || g.rank == c->rank) &&
+                      g.features == (rd_tcp_checks(w, g.rank) ? RD_FEATURE_CHECKSUM : 0) &&
                       sign(w, stranger ? "hello" : "welcome", g.rank, g.to, expected) &&
                       rd_mac_equal(expected, g.mac);
     if (stranger && (!good || w->peers[g.rank].accepted || w->peers[g.rank].dead)) {
@@ -188,6 +113,7 @@ bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING])
     w->strangers--;
     c->rank = g.rank;
     c->state = TCP_OPEN;
+    c->checked = rd_tcp_checks(w, g.rank);
     peer->accepted = true;
     greet(w, c, "welcome");
     if (!peer->out) {
@@ -234,7 +160,7 @@ static void lack(tcp_world *w, uint64_t now, int error)
 {
     if (!w->deaf_since_ns)
         w->deaf_since_ns = now;
-    else if (now - w->deaf_since_ns > DEAF_NS)
+    else if (now - w->deaf_since_ns > (error == ENOMEM ? NO_MEMORY_NS : DEAF_NS))
         cannot_let_in(w, error);
     go_deaf(w, now);
 }
@@ -246,41 +172,53 @@ static void hear_again(tcp_world *w)
     w->wanted--;
 }
 
-/* A rank says who it is at once: who has been silent for a while makes room for others. */
-static bool has_room(tcp_world *w, uint64_t now)
+/* Connections that have not proved the key have few slots and keep nobody waiting: the oldest is closed for the
+ * next one, unless its greeting has come by now.  A rank's greeting is there when its connection is accepted (the
+ * listener waits for it) and is read at once, so that it is others who are closed. */
+static void make_way(tcp_world *w)
 {
     tcp_conn *oldest = NULL;
     if (w->strangers < MOST_STRANGERS)
-        return true;
+        return;
     for (tcp_conn *c = w->conns; c; c = c->next) /* the newest is the first */
         oldest = c->state == TCP_STRANGER ? c : oldest;
-    if (!oldest || oldest->since_ns + SILENT_NS > now)
-        return false;
-    rd_tcp_end(w, oldest);
-    return true;
+    rd_tcp_read(w, oldest);
+    if (oldest->fd >= 0 && oldest->state == TCP_STRANGER)
+        rd_tcp_end(w, oldest);
 }
 
+/* So many at a time: calls go on, however many others connect. */
 void rd_tcp_accept(tcp_world *w)
 {
-    for (;;) {
+    for (int i = 0; i < MOST_ACCEPTS; i++) {
         const uint64_t now = rd_now_ns();
-        if (!has_room(w, now)) {
-            go_deaf(w, now);
+        tcp_conn *c = rd_tcp_new_conn();
+        if (!c) { /* whoever connects waits with the system, and loses nothing */
+            lack(w, now, ENOMEM);
             return;
         }
-        const int fd = accept4(w->its.listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0 && rd_socket_scarce(errno))
-            lack(w, now, errno);
-        if (fd < 0)
+        struct sockaddr_storage from = {0};
+        socklen_t length = sizeof from;
+        const int fd = rd_fd(accept4(w->its.listener, (struct sockaddr *)&from, &length,
+                                     SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (fd < 0) {
+            const int error = errno;
+            rd_tcp_discard(c);
+            if (rd_socket_scarce(error))
+                lack(w, now, error);
             return;
+        }
         w->deaf_since_ns = 0;
-        tcp_conn *c = add(w, fd, EPOLLIN);
+        make_way(w);
+        c = rd_tcp_add(w, c, fd, EPOLLIN);
         if (!c) { /* and what its caller has sent is lost */
             cannot_let_in(w, ENOMEM);
             return;
         }
         c->state = TCP_STRANGER;
+        rd_ip_of((const struct sockaddr *)&from, &c->from, NULL);
         w->strangers++;
+        rd_tcp_read(w, c);
     }
 }
 
@@ -372,7 +310,7 @@ static void try_address(tcp_world *w, uint32_t rank, uint64_t now)
     }
     const rd_ip ip = seen_from_here(w, place, &place->at[i]);
     const socklen_t length = rd_ip_sockaddr(&ip, place->port, &name);
-    const int fd = socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const int fd = rd_fd(socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     peer->next_try_ns = now + NEXT_ADDRESS_NS;
     peer->errors[i] = ETIMEDOUT;
     if (fd < 0 || (connect(fd, (const struct sockaddr *)&name, length) && errno != EINPROGRESS)) {
@@ -382,7 +320,7 @@ static void try_address(tcp_world *w, uint32_t rank, uint64_t now)
             close(fd);
         return;
     }
-    tcp_conn *c = add(w, fd, EPOLLOUT);
+    tcp_conn *c = rd_tcp_add(w, rd_tcp_new_conn(), fd, EPOLLOUT);
     if (!c) {
         peer->errors[i] = ENOMEM;
         return;
@@ -442,22 +380,39 @@ void rd_tcp_want(tcp_world *w, uint32_t rank, uint64_t delay_ns)
         go_on(w, rank, now);
 }
 
+/* Has the peer closed it?  It does so with who has not greeted in time, or makes way for others. */
+static bool was_closed(const tcp_conn *c)
+{
+    char first;
+    const ssize_t n = recv(c->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno == ECONNRESET);
+}
+
 void rd_tcp_connected(tcp_world *w, tcp_conn *c)
 {
+    enum { MOST_RETRIES = 40, RETRY_NS = 50000000 };
     tcp_peer *peer = &w->peers[c->rank];
     const uint32_t rank = c->rank;
+    const uint64_t now = rd_now_ns();
     int error = 0;
     socklen_t length = sizeof error;
     if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &length))
         error = errno;
-    if (error) {
-        peer->errors[c->address] = error;
+    const bool again =
+        (!error || error == ECONNRESET) && was_closed(c) && peer->retries++ < MOST_RETRIES;
+    if (error || again) {
+        peer->errors[c->address] = error ? error : ECONNRESET;
         rd_tcp_end(w, c);
-        go_on(w, rank, rd_now_ns());
+        if (again) { /* nothing was said on it, so nothing is lost */
+            peer->tried = 0;
+            peer->next_try_ns = now + RETRY_NS;
+        }
+        go_on(w, rank, now);
         return;
     }
     peer->trying--;
     c->state = TCP_OPEN;
+    c->checked = rd_tcp_checks(w, rank);
     peer->out = c;
     cancel(w, rank);
     rd_tcp_watch(w, c, false);
@@ -490,6 +445,12 @@ uint64_t rd_tcp_timers(tcp_world *w, uint64_t now)
         }
         const uint32_t rank = c->rank;
         const bool stranger = c->state == TCP_STRANGER;
+        struct pollfd p = {.fd = c->fd, .events = POLLOUT};
+        if (!stranger && poll(&p, 1, 0) == 1) { /* it was this rank that did not look */
+            rd_tcp_connected(w, c);
+            after = w->conns;
+            continue;
+        }
         rd_tcp_end(w, c);
         if (!stranger)
             go_on(w, rank, now);
@@ -514,16 +475,37 @@ uint64_t rd_tcp_timers(tcp_world *w, uint64_t now)
 
 /* --- the end of one --- */
 
+/* Both ends say the same of a connection that was lost between them, and of nobody that it has died. */
+static void report_lost(tcp_world *w, uint32_t rank, int error)
+{
+    const rd_place *own = &w->its.places[w->its.rank];
+    char how[260];
+    snprintf(how, sizeof how,
+             "and rank %u of the world (host %s, pid %" PRId32 ") have lost their connection: %s,",
+             w->its.rank, own->name, own->pid, error ? strerror(error) : "it was ended");
+    bury(w, rank, how);
+}
+
 void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error)
 {
     const uint32_t rank = c->rank;
+    const rd_ip at =
+        c->from.family || rank >= w->its.size
+            ? c->from
+            : seen_from_here(w, &w->its.places[rank], &w->its.places[rank].at[c->address]);
     const bool expected = c->state != TCP_OPEN || w->closing || w->peers[rank].dead,
                hung_up = c->hung_up, greeted = c->greeted;
-    char how[160];
+    if (c->state == TCP_OPEN && w->peers[rank].out == c)
+        w->peers[rank].gap = true;
     rd_tcp_end(w, c);
     if (expected || (hung_up && w->links->known[rank].closed))
         return;
+    const bool ended = !error || error == ECONNRESET || error == EPIPE;
     tcp_conn *other = error == EBADMSG ? NULL : other_of(w, rank);
+    if (other && !hung_up && ended && rd_tcp_answers(w, rank, &at)) {
+        report_lost(w, rank, error); /* also if another one is left: what it has carried is gone */
+        return;
+    }
     if (other ||
         hung_up) { /* it may still say goodbye, also on a connection that was not accepted yet */
         tcp_peer *peer = &w->peers[rank];
@@ -531,18 +513,17 @@ void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error)
         suspect(w, rank, TCP_LEFT, SUSPECT_NS);
         return;
     }
-    const bool ended = !error || error == ECONNRESET || error == EPIPE;
     if (ended && !greeted) {
         doubt(w, rank, TCP_DIED);
         return;
     }
-    if (ended)
-        snprintf(how, sizeof how, "died");
-    else if (error == EBADMSG)
-        snprintf(how, sizeof how, "has sent what cannot be a message");
-    else if (error == EPROTO)
-        snprintf(how, sizeof how, "is not what answers at its address");
-    else
-        snprintf(how, sizeof how, "was lost: %s,", strerror(error));
-    bury(w, rank, how);
+    if ((ended && !w->peers[rank].exited && rd_tcp_answers(w, rank, &at)) ||
+        (!ended && error != EBADMSG && error != EPROTO)) {
+        report_lost(w, rank, error);
+        return;
+    }
+    bury(w, rank,
+         ended              ? "died"
+         : error == EBADMSG ? "has sent what cannot be a message"
+                            : "is not what answers at its address");
 }

@@ -1,12 +1,10 @@
-/* tcp_flow.c: bytes from and to sockets.
+/* tcp_flow.c: bytes to sockets.
  *
- * Writing: ports that have something to say stand in their peer's list.  Each gets one parcel into the pipe and
- * stands at the end again, so a long message holds up no channel.  What is in the pipe is written with one call.
- *
- * Reading: heads and short parcels come through a small buffer, long ones straight to where their message
- * is kept. */
+ * Ports that have something to say stand in their peer's list.  Each gets one parcel into the pipe and
+ * stands at the end again, so a long message holds up no channel.  What is in the pipe is written with one call. */
 #include "transport/tcp_inside.h"
 
+#include "base/crc32c.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -23,6 +21,11 @@ void rd_tcp_make_ready(rd_port *p)
         return;
     p->ready = true;
     p->next = NULL;
+    if (!peer->listed) {
+        peer->listed = true;
+        peer->next_ready = p->link->world->ready;
+        p->link->world->ready = peer;
+    }
     if (peer->ready)
         peer->last_ready->next = p;
     else
@@ -55,6 +58,14 @@ static const rd_record *call_of(const tcp_link *l, uint64_t mark)
     return NULL;
 }
 
+static void pack(const tcp_conn *c, rd_head *head, const void *data, uint8_t bytes[RD_HEAD])
+{
+    head->body_crc = c->checked ? rd_crc32c(0, data, head->bytes) : 0;
+    rd_head_pack(head, bytes);
+    if (c->checked)
+        rd_head_seal(bytes);
+}
+
 /* Also says what needs no room any more. */
 static void add_parcel(tcp_conn *c, rd_port *p, rd_head *head, const char *data, bool ends)
 {
@@ -65,7 +76,7 @@ static void add_parcel(tcp_conn *c, rd_port *p, rd_head *head, const char *data,
     head->freed = p->told_freed = p->freed;
     *parcel = (tcp_parcel){
         .head_bytes = RD_HEAD, .data = data, .bytes = head->bytes, .port = p, .ends = ends};
-    rd_head_pack(head, parcel->head);
+    pack(c, head, data, parcel->head);
 }
 
 /* The next parcel of a port, if it has one that may go. */
@@ -74,6 +85,7 @@ static void frame(tcp_conn *c, rd_port *p)
     const tcp_line *line = &p->out[p->framed % RD_QUEUE];
     const uint64_t room = RD_WINDOW - (p->flown - p->landed);
     uint64_t bytes = p->queued == p->framed ? 0 : line->bytes - p->framed_bytes;
+    const uint64_t most = c->checked ? RD_CHECKED_PARCEL : RD_MOST_PARCEL;
     const bool blocked = bytes && !room;
     if (p->queued == p->framed || blocked) {
         if (rd_tcp_owes_credit(p))
@@ -81,7 +93,7 @@ static void frame(tcp_conn *c, rd_port *p)
         return;
     }
     bytes = bytes > room ? room : bytes;
-    bytes = bytes > RD_MOST_PARCEL ? RD_MOST_PARCEL : bytes;
+    bytes = bytes > most ? most : bytes;
     rd_head head = {.kind = RD_MESSAGE, .bytes = (uint32_t)bytes, .total = line->total};
     const rd_record *call =
         p->channel < p->link->link.channels ? call_of(p->link, line->mark) : NULL;
@@ -101,10 +113,19 @@ static void frame(tcp_conn *c, rd_port *p)
         rd_tcp_make_ready(p);
 }
 
+/* The first bytes need not wait for the checksums of all that follows. */
+static bool has_enough(const tcp_conn *c)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < c->count; i++)
+        bytes += c->pipe[(c->first + i) % RD_PIPE].bytes;
+    return bytes >= 4 * RD_CHECKED_PARCEL;
+}
+
 static void fill(tcp_world *w, tcp_conn *c)
 {
     tcp_peer *peer = &w->peers[c->rank];
-    while (c->count < RD_PIPE) {
+    while (c->count < RD_PIPE && !(c->checked && has_enough(c))) {
         if (!c->control_in_pipe && c->next_control.length) {
             const tcp_text empty = c->control;
             c->control = c->next_control;
@@ -115,7 +136,7 @@ static void fill(tcp_world *w, tcp_conn *c)
                 (tcp_parcel){.data = c->control.bytes, .bytes = c->control.length};
             continue;
         }
-        rd_port *p = peer->out == c ? next_ready(peer) : NULL;
+        rd_port *p = peer->out == c && !peer->gap ? next_ready(peer) : NULL;
         if (!p)
             return;
         if (!p->link->left)
@@ -206,6 +227,23 @@ void rd_tcp_flush(tcp_world *w, tcp_peer *peer)
         rd_tcp_want(w, rank, w->its.rank < rank ? 0 : SOON_NS);
 }
 
+void rd_tcp_flush_ready(tcp_world *w)
+{
+    tcp_peer *list = w->ready;
+    w->ready = NULL;
+    for (tcp_peer *peer = list, *next; peer; peer = next) {
+        next = peer->next_ready;
+        peer->listed = false;
+        if (peer->ready)
+            rd_tcp_flush(w, peer);
+        if (peer->ready && !peer->listed) { /* it waits for a connection, or for the system */
+            peer->listed = true;
+            peer->next_ready = w->ready;
+            w->ready = peer;
+        }
+    }
+}
+
 static bool has_space(tcp_text *t, size_t length)
 {
     if (t->length + length <= t->capacity)
@@ -226,7 +264,7 @@ bool rd_tcp_can_fail(tcp_conn *c)
            has_space(&c->letter, RD_CAUSE);
 }
 
-static bool append(tcp_text *t, const void *bytes, size_t length)
+bool rd_tcp_append(tcp_text *t, const void *bytes, size_t length)
 {
     if (!has_space(t, length))
         return false;
@@ -240,11 +278,12 @@ bool rd_tcp_say(tcp_conn *c, const rd_head *head, const void *bytes)
 {
     uint8_t packed[RD_HEAD];
     if (!head) /* a greeting */
-        return append(&c->next_control, bytes, RD_GREETING);
-    rd_head_pack(head, packed);
+        return rd_tcp_append(&c->next_control, bytes, RD_GREETING);
+    rd_head whole = *head;
+    pack(c, &whole, bytes, packed);
     return has_space(&c->next_control, sizeof packed + head->bytes) && /* whole or not at all */
-           append(&c->next_control, packed, sizeof packed) &&
-           append(&c->next_control, bytes, head->bytes);
+           rd_tcp_append(&c->next_control, packed, sizeof packed) &&
+           rd_tcp_append(&c->next_control, bytes, head->bytes);
 }
 
 bool rd_tcp_settled(const tcp_conn *c)
@@ -309,14 +348,12 @@ void rd_tcp_forsake(tcp_link *l, bool all)
             c->into = NULL;
         clean_pipe(w, c, l, all);
     }
-    for (size_t i = 0; i < (size_t)l->link.size * rd_queues(l->link.channels); i++) {
-        rd_port *p = &l->ports[i];
-        while (p->link && p->queued != p->framed &&
-               is_of(l, p->out[(p->queued - 1) % RD_QUEUE].mark, all))
+    for (rd_port *p = l->used; p; p = p->used) {
+        while (p->queued != p->framed && is_of(l, p->out[(p->queued - 1) % RD_QUEUE].mark, all))
             p->queued--;
         if (p->queued == p->framed)
             p->framed_bytes = 0;
-        if (p->link && !all && rd_tcp_owes_credit(p))
+        if (!all && rd_tcp_owes_credit(p))
             rd_tcp_make_ready(p);
     }
     if (!all)
@@ -331,212 +368,5 @@ void rd_tcp_forsake(tcp_link *l, bool all)
             if (p->link != l)
                 rd_tcp_make_ready(p);
         }
-    }
-}
-
-/* --- reading --- */
-
-static void no_memory(tcp_link *l, uint32_t rank, uint64_t bytes)
-{
-    rd_error cause = {.rank = l->link.rank};
-    rd_fail(&cause, RONDA_ENOMEM, rank,
-            "rank %u: no memory for a message of %llu bytes from rank %u", l->link.rank,
-            (unsigned long long)bytes, rank);
-    cause.status = RONDA_ESYSTEM; /* for all ranks */
-    rd_tcp_fail(l, &cause);
-}
-
-/* Room for so many more bytes of a message, in one piece; false: the peer sends more than it may, or there is
- * no memory, and then s->data is NULL. */
-static bool make_room(tcp_world *w, tcp_slot *s, uint64_t bytes)
-{
-    if (s->total <= RD_INLINE) {
-        s->data = (char *)s->small;
-        s->capacity = RD_INLINE;
-    } else if (!s->data) {
-        const uint64_t most = 2 * (uint64_t)RD_WINDOW;
-        s->data = rd_pool_take(w, s->total < most ? s->total : most, &s->capacity);
-        if (!s->data)
-            return false;
-    }
-    if (bytes > s->capacity - (s->end - s->start))
-        return false;
-    if (bytes > s->capacity - s->end) {
-        memmove(s->data, s->data + s->start, s->end - s->start);
-        s->end -= s->start;
-        s->start = 0;
-    }
-    return true;
-}
-
-/* What needs no room at the peer any more.  false: that cannot be true */
-static bool apply_credit(rd_port *p, const rd_head *h)
-{
-    const uint32_t acked = atomic_load_explicit(&p->acked, memory_order_relaxed);
-    if (h->taken - acked > p->messages - acked || h->freed < p->landed || h->freed > p->flown)
-        return false;
-    atomic_store_explicit(&p->acked, h->taken, memory_order_relaxed);
-    p->landed = h->freed;
-    if (p->queued != p->framed)
-        rd_tcp_make_ready(p);
-    return true;
-}
-
-static bool begin_message(tcp_world *w, tcp_conn *c, tcp_link *l, rd_port *p, const rd_head *h)
-{
-    tcp_slot *s = &p->in[(p->came - p->filling) % RD_QUEUE];
-    if (h->bytes > RD_WINDOW - (p->begun - p->freed))
-        return false;
-    if (!p->filling) {
-        if (p->came - p->taken == RD_QUEUE)
-            return false;
-        *s = (tcp_slot){.total = h->total, .mark = h->call.mark};
-        if (p->channel < l->link.channels)
-            rd_tcp_note(l, p->rank, &h->call);
-    } else if (s->total != h->total || s->mark != h->call.mark || h->bytes > s->total - s->got) {
-        return false;
-    }
-    const bool room = make_room(w, s, h->bytes);
-    if (!room && s->data)
-        return false;
-    if (!room) {
-        no_memory(l, p->rank, h->total);
-        return true; /* its bytes go nowhere */
-    }
-    if (!p->filling)
-        p->came++;
-    p->begun += h->bytes;
-    p->filling = s->got + h->bytes < s->total;
-    c->into = p;
-    return true;
-}
-
-/* The parcel whose head has come; false: it cannot be one. */
-static bool begin(tcp_world *w, tcp_conn *c)
-{
-    const rd_head *h = &c->head;
-    c->left = h->bytes;
-    c->into = NULL;
-    c->letter.length = 0;
-    if (h->kind == RD_HANGUP) {
-        c->hung_up = true;
-        return true;
-    }
-    tcp_link *l = rd_tcp_find(w, h->world);
-    const uint32_t rank = l ? l->index_of[c->rank] : UINT32_MAX;
-    if (l && rank == UINT32_MAX)
-        return false;
-    tcp_peer *peer = &w->peers[c->rank];
-    if (h->kind == RD_MESSAGE && !peer->in)
-        peer->in = c;
-    if (h->kind == RD_MESSAGE && peer->in != c)
-        return false; /* a peer writes its messages to one connection */
-    if (!l || (h->kind != RD_MESSAGE && h->kind != RD_CREDIT))
-        return true; /* of a part that this rank has closed; or what is heard when all of it has come */
-    if (h->channel >= l->link.channels + 2)
-        return false;
-    rd_port *p = rd_tcp_port(&l->link, rank, h->channel);
-    if (!apply_credit(p, h))
-        return false;
-    return h->kind == RD_CREDIT || begin_message(w, c, l, p, h);
-}
-
-static tcp_slot *slot_of(const tcp_conn *c)
-{
-    return &c->into->in[(c->into->came - 1) % RD_QUEUE];
-}
-
-/* So many bytes of the parcel have come, and are where they belong. */
-static void came(tcp_conn *c, uint64_t bytes)
-{
-    tcp_link *l = c->into ? c->into->link : NULL;
-    c->left -= bytes;
-    if (!l)
-        return;
-    slot_of(c)->end += bytes;
-    slot_of(c)->got += bytes;
-    if (c->into->channel >= l->link.channels)
-        atomic_fetch_add_explicit(&l->letters, 1, memory_order_relaxed);
-}
-
-/* News for which there is no memory are not heard; for those of a failure there is always some. */
-static void keep(tcp_conn *c, const uint8_t *bytes, uint64_t count)
-{
-    if (c->into)
-        memcpy(slot_of(c)->data + slot_of(c)->end, bytes, count);
-    else if (c->head.kind != RD_MESSAGE && !append(&c->letter, bytes, count))
-        c->head.kind = RD_MESSAGE; /* whose bytes go nowhere */
-    came(c, count);
-}
-
-/* What is in the buffer; false: the connection is gone. */
-static bool digest(tcp_world *w, tcp_conn *c)
-{
-    for (;;) {
-        const uint32_t have = c->have - c->used;
-        const uint8_t *at = c->input + c->used;
-        if (c->greeted && c->left) {
-            const uint64_t now = c->left < have ? c->left : have;
-            if (!now)
-                break;
-            keep(c, at, now);
-            c->used += (uint32_t)now;
-            if (c->left || c->head.kind == RD_MESSAGE)
-                continue;
-            rd_tcp_hear(w, c, &c->head, c->letter.bytes);
-            continue;
-        }
-        if (have < RD_HEAD)
-            break;
-        c->used += RD_HEAD; /* a greeting is as long */
-        if (!c->greeted) {
-            if (!rd_tcp_greeted(w, c, at))
-                return false;
-            continue;
-        }
-        if (!rd_head_unpack(at, &c->head) || !begin(w, c)) {
-            rd_tcp_lost(w, c, EBADMSG);
-            return false;
-        }
-        if (!c->left && c->into)
-            came(c, 0);
-        else if (!c->left && c->head.kind != RD_MESSAGE)
-            rd_tcp_hear(w, c, &c->head, NULL);
-    }
-    memmove(c->input, c->input + c->used, c->have - c->used);
-    c->have -= c->used;
-    c->used = 0;
-    return true;
-}
-_Static_assert((int)RD_HEAD == (int)RD_GREETING, "whatever comes first is as long as a head");
-
-void rd_tcp_read(tcp_world *w, tcp_conn *c)
-{
-    enum { ENOUGH = 512 << 10 };
-    uint64_t all = 0;
-    while (all < ENOUGH) {
-        struct iovec parts[2];
-        size_t n = 0;
-        const uint64_t direct = c->into && !c->have ? c->left : 0;
-        if (direct)
-            parts[n++] = (struct iovec){slot_of(c)->data + slot_of(c)->end, direct};
-        const uint64_t room = direct + RD_INPUT - c->have;
-        parts[n++] = (struct iovec){c->input + c->have, RD_INPUT - c->have};
-        const ssize_t got = readv(c->fd, parts, (int)n);
-        if (got < 0 && (errno == EAGAIN || errno == EINTR))
-            return;
-        if (got <= 0) {
-            rd_tcp_lost(w, c, got ? errno : 0);
-            return;
-        }
-        const uint64_t straight = (uint64_t)got < direct ? (uint64_t)got : direct;
-        if (straight)
-            came(c, straight);
-        c->have += (uint32_t)((uint64_t)got - straight);
-        all += (uint64_t)got;
-        if (!digest(w, c))
-            return;
-        if ((uint64_t)got < room)
-            return; /* that was all */
     }
 }

@@ -1,7 +1,14 @@
 /* tcp_forks.c: a process that is forked has all of this one's sockets, and would hold them open when this one is
- * dead: nobody would notice.  It closes its copies, and has no part in the world. */
+ * dead: nobody would notice.  It closes its copies, and has no part in the world.
+ *
+ * That is done by a handler of fork().  A raw clone() runs no handlers: such a child has the sockets until it
+ * closes its copy of the communicator, executes another program or ends.
+ *
+ * A process that exits with a world open says so, if the system takes a few bytes at once. */
 #include "transport/tcp_inside.h"
 
+#include <sched.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static tcp_world *worlds;
@@ -28,21 +35,57 @@ static void drop(int *fd)
     *fd = -1;
 }
 
+/* The epoll goes first: what it watches is watched for the parent, too, and stays so. */
+void rd_tcp_leave_files(tcp_world *w)
+{
+    drop(&w->epoll);
+    for (tcp_conn *c = w->conns; c; c = c->next)
+        drop(&c->fd);
+    drop(&w->its.listener);
+    drop(&w->bell);
+}
+
 static void leave_worlds(void)
 {
-    for (tcp_world *w = worlds; w; w = w->next) {
-        for (tcp_conn *c = w->conns; c; c = c->next)
-            drop(&c->fd);
-        drop(&w->its.listener);
-        drop(&w->epoll);
-        drop(&w->bell);
-    }
+    for (tcp_world *w = worlds; w; w = w->next)
+        rd_tcp_leave_files(w);
     unlock_worlds();
 }
 
 static void heed_forks(void)
 {
     pthread_atfork(lock_worlds, unlock_worlds, leave_worlds);
+}
+
+/* The system takes back what it has not delivered if something unread is in a socket. */
+static void read_all(int fd)
+{
+    enum { MOST_READS = 256 };
+    char nobody[16 << 10];
+    shutdown(fd, SHUT_WR);
+    for (int i = 0; i < MOST_READS; i++)
+        if (recv(fd, nobody, sizeof nobody, MSG_DONTWAIT) <= 0)
+            return;
+}
+
+/* Another thread has the lock for moments only; if this one had it when a signal ended it, nothing is said. */
+static void say_exit(void *context)
+{
+    enum { TRIES = 1000 };
+    tcp_world *w = context;
+    int tries = 0;
+    while (pthread_mutex_trylock(&w->lock)) {
+        if (++tries == TRIES)
+            return;
+        sched_yield();
+    }
+    for (tcp_conn *c = w->conns; c; c = c->next)
+        if (c->state == TCP_OPEN && c->fd >= 0 && w->peers[c->rank].out == c) {
+            rd_tcp_say(c, &(rd_head){.kind = RD_EXIT}, NULL);
+            rd_tcp_flush_conn(w, c);
+            read_all(c->fd);
+        }
+    pthread_mutex_unlock(&w->lock);
 }
 
 void rd_tcp_enlist(tcp_world *w)
@@ -53,10 +96,12 @@ void rd_tcp_enlist(tcp_world *w)
     w->next = worlds;
     worlds = w;
     pthread_mutex_unlock(&worlds_lock);
+    rd_exit_add(&w->exits, say_exit, w);
 }
 
 void rd_tcp_strike_off(tcp_world *w)
 {
+    rd_exit_drop(&w->exits);
     pthread_mutex_lock(&worlds_lock);
     for (tcp_world **at = &worlds; *at; at = &(*at)->next)
         if (*at == w) {

@@ -3,8 +3,13 @@
  *     tcp.c          the slots: ports, messages in and out
  *     tcp_board.c    where ranks stand, failure, closing
  *     tcp_connect.c  connections: when they are opened, and by whom
- *     tcp_flow.c     bytes from and to sockets
- *     tcp_forks.c    processes that are forked
+ *     tcp_socket.c   one connection's socket, and what is kept for it
+ *     tcp_flow.c     bytes to sockets
+ *     tcp_read.c     bytes from sockets
+ *     tcp_probe.c    whether a peer or only a connection has gone
+ *     tcp_forks.c    processes that are forked, or exit
+ *     tcp_pool.c     buffers that are used again
+ *     tcp_checksum.c  what was changed on its way
  *
  * A rank has one tcp_world: its sockets, and one thread that reads them, whoever waits.  The world and each part
  * of it that the rank is in are links that share it.
@@ -23,13 +28,22 @@
 #ifndef RD_TCP_INSIDE_H
 #define RD_TCP_INSIDE_H
 
+#include "base/exits.h"
+#include "transport/ip.h"
 #include "transport/share.h"
 #include "transport/tcp.h"
 #include "transport/wire.h"
 
 #include <pthread.h>
 
-enum { RD_WINDOW = 1 << 20, RD_PIPE = 16, RD_INPUT = 8 << 10, RD_KEPT_RECORDS = 8, RD_POOLS = 16 };
+enum {
+    RD_WINDOW = 1 << 20,
+    RD_PIPE = 16,
+    RD_INPUT = 8 << 10,
+    RD_CHECKED_PARCEL = 64 << 10,
+    RD_KEPT_RECORDS = 8,
+    RD_POOLS = 16
+};
 
 typedef struct tcp_world tcp_world;
 typedef struct tcp_link tcp_link;
@@ -48,7 +62,8 @@ typedef struct {
 typedef struct {
     uint64_t total, mark, got, released;
     char *data; /* small, or from the pool */
-    uint64_t capacity, start, end;
+    /* [start, end) can be looked at; so many bytes behind them have come, but their checksum has not been checked */
+    uint64_t capacity, start, end, unchecked;
     uint8_t small[RD_INLINE];
 } tcp_slot;
 
@@ -56,6 +71,7 @@ struct rd_port {
     tcp_link *link; /* NULL: not used yet */
     tcp_peer *to;
     uint32_t rank, channel; /* of the peer, in this link */
+    rd_port *used;          /* the next in the link's list */
     rd_port *next;          /* in the peer's list of ready ports: */
     bool ready;
     /* Lines: [written, framed) are in the pipe, [framed, queued) are not */
@@ -81,6 +97,8 @@ typedef struct {
     bool inside, posted, closed;
     uint32_t awaits; /* 1 + peer, or 0 */
     uint64_t sequence, heard_ns;
+    rd_pending message; /* and whether its unexpected queue is full: as in rd_presence */
+    bool full;
     rd_record records[RD_KEPT_RECORDS]; /* [sequence % RD_KEPT_RECORDS] */
 } tcp_known;
 
@@ -92,17 +110,22 @@ struct tcp_link {
     uint32_t *members;  /* ranks as the whole counts; NULL: the same */
     uint32_t *index_of; /* and the other way round; UINT32_MAX: not in it */
     uint32_t *host_of;  /* of a part: what link.host_of is, or NULL */
-    rd_port *ports;     /* [channel][peer] */
+    rd_port *ports;     /* [channel][peer]; memory is taken for those that are used: */
+    rd_port *used;
     size_t ports_bytes;
     tcp_known *known;
     size_t known_bytes;
     rd_record records[RD_RECORDS]; /* this rank's */
     uint64_t sequence;
-    bool inside, posted;
+    bool inside, posted, full;
     uint32_t awaits;
+    uint64_t
+        asked_ns; /* when a rank whose call is late last asked where the others stand; 0: never */
+    rd_pending message; /* that it waits for */
     _Atomic uint32_t letters, alarm;
     bool closed;
-    bool left; /* it has failed, and this rank writes no more of its messages */
+    bool left_for_good; /* it has said goodbye, and hears only */
+    bool left;          /* it has failed, and this rank writes no more of its messages */
     rd_error cause;
 };
 
@@ -127,16 +150,20 @@ struct tcp_conn {
     enum { TCP_CONNECTING, TCP_STRANGER, TCP_OPEN } state;
     uint32_t rank;    /* of the peer; of a stranger: none */
     uint32_t address; /* which of the peer's is being tried */
+    rd_ip from;       /* where the peer is, if it has connected itself; else no family */
     bool greeted;     /* by the peer */
     bool hung_up;     /* the peer has said that this is the end */
     bool broken;      /* nothing can be written to it any more */
     bool full;        /* waits until it can be written */
+    bool checked;     /* its frames have checksums */
+    bool corrupt;     /* and one was wrong: what comes is not looked at any more */
     uint64_t since_ns;
     /* Reading */
     uint8_t *input;
     uint32_t have, used;
     rd_head head;
     uint64_t left; /* bytes of the parcel that have not come */
+    uint32_t crc;  /* of those that have */
     rd_port *into; /* where they go, or: */
     tcp_text letter;
     /* Writing */
@@ -159,6 +186,7 @@ typedef enum { TCP_LEFT, TCP_DIED, TCP_UNREACHABLE } tcp_suspicion;
 struct tcp_peer {
     tcp_conn *out;    /* where this rank writes to it, once it is open */
     tcp_conn *in;     /* where its messages come from */
+    bool gap;         /* messages to it were lost with a connection: no other may follow them */
     uint64_t want_ns; /* when to connect, if it has not by then; 0: no need */
     /* If nobody says by then why a connection to it was lost, or did not come about, it is; 0: none was */
     uint64_t suspect_ns;
@@ -166,18 +194,24 @@ struct tcp_peer {
     bool looked;          /* once more, after that: this rank may have slept through all of it */
     uint64_t next_try_ns; /* when to try the next of its addresses */
     uint32_t tried, trying;
+    uint32_t retries; /* after it had closed a connection on which nothing was said */
     int errors[RD_ADDRESSES];
     bool accepted; /* it has connected itself */
+    bool exited;   /* it has said that its process exits without having closed everything */
     _Atomic bool dead;
     rd_port *ready, *last_ready;
+    bool listed; /* in the world's list of peers with ready ports: */
+    tcp_peer *next_ready;
 };
 
 struct tcp_world {
     tcp_world *next; /* of this process's */
+    rd_exit_note exits;
     pthread_mutex_t lock;
     int epoll, bell;
     rd_tcp_parts its;
     tcp_peer *peers;
+    tcp_peer *ready;         /* those that may have ready ports */
     tcp_conn *conns, *ended; /* ended: to be freed when nobody looks at them */
     tcp_link *links;
     uint32_t users, strangers;
@@ -185,7 +219,8 @@ struct tcp_world {
     /* While there are no descriptors the listener is left alone: until when, and since when; 0: there are */
     uint64_t deaf_ns, deaf_since_ns;
     bool closing;
-    uint64_t parts; /* that this rank has made */
+    uint64_t probed_ns; /* time spent on probes */
+    uint64_t parts;     /* that this rank has made */
     _Atomic uint32_t goodbyes;
     bool crowded;
     void (*wait)(void *context, uint32_t idle, uint64_t until_ns); /* instead of its own */
@@ -212,24 +247,41 @@ static inline bool rd_tcp_is_beside(const tcp_link *l, uint32_t rank)
 
 /* tcp.c */
 rd_port *rd_tcp_port(rd_link *link, uint32_t peer, uint32_t channel);
+
+/* tcp_pool.c */
 char *rd_pool_take(tcp_world *w, uint64_t bytes, uint64_t *capacity); /* NULL: no memory */
 void rd_pool_give(tcp_world *w, char *data, uint64_t capacity);
+void rd_pool_free(tcp_world *w); /* what nobody uses */
 
 /* tcp_forks.c */
 void rd_tcp_enlist(tcp_world *w);
-void rd_tcp_strike_off(tcp_world *w); /* if it is there */
+void rd_tcp_strike_off(tcp_world *w);  /* if it is there */
+void rd_tcp_leave_files(tcp_world *w); /* closes a forked process's copies of its descriptors */
+
+/* tcp_checksum.c; the lock is held */
+bool rd_tcp_checks(const tcp_world *w,
+                   uint32_t rank); /* whether frames to and from it have checksums */
+/* The one that this rank waits for on that connection is wrong: the world fails.  head: its head is right */
+void rd_tcp_corrupt(tcp_world *w, tcp_conn *c, const rd_head *head);
 
 /* tcp_flow.c; the lock is held. */
 void rd_tcp_make_ready(rd_port *p);              /* it has something to write */
 void rd_tcp_flush(tcp_world *w, tcp_peer *peer); /* as much as the system takes */
+void rd_tcp_flush_ready(tcp_world *w);           /* to all that have something to be written */
 void rd_tcp_flush_conn(tcp_world *w, tcp_conn *c);
 /* A parcel of no message: to be written soon.  false: no memory */
 bool rd_tcp_say(tcp_conn *c, const rd_head *head, const void *bytes);
 bool rd_tcp_can_fail(tcp_conn *c); /* has memory to say, and to hear, that the world has */
-void rd_tcp_read(tcp_world *w, tcp_conn *c);
+bool rd_tcp_append(tcp_text *t, const void *bytes, size_t length); /* false: no memory */
 void rd_tcp_forsake(tcp_link *l, bool all); /* its messages are not written any more */
 bool rd_tcp_settled(const tcp_conn *c);     /* nothing is left to be written to it */
 bool rd_tcp_owes_credit(const rd_port *p);  /* enough to be said by itself */
+
+/* tcp_read.c; the lock is held */
+void rd_tcp_read(tcp_world *w, tcp_conn *c);
+
+/* tcp_probe.c; the lock is held: does a process still listen where the rank does? */
+bool rd_tcp_answers(tcp_world *w, uint32_t rank, const rd_ip *at);
 
 /* tcp_connect.c; the lock is held */
 void rd_tcp_want(tcp_world *w, uint32_t rank, uint64_t delay_ns); /* a connection to it */
@@ -239,9 +291,16 @@ void rd_tcp_connected(tcp_world *w, tcp_conn *c); /* or not: something has come 
 /* The first bytes that came: are they of who they must be of?  false: no, and it is gone */
 bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING]);
 void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error); /* a connection has ended; 0: in order */
+void rd_tcp_trust(tcp_world *w, uint32_t rank);         /* it has said goodbye */
+
+/* tcp_socket.c; the lock is held */
+/* With all the memory that it takes to tell, and to be told, that the world has failed.  NULL: there is none */
+tcp_conn *rd_tcp_new_conn(void);
+void rd_tcp_discard(tcp_conn *c); /* one that was not added; accepts NULL */
+/* c: a new one, or NULL.  NULL: it is gone, and so is fd */
+tcp_conn *rd_tcp_add(tcp_world *w, tcp_conn *c, int fd, uint32_t events);
 void rd_tcp_end(tcp_world *w, tcp_conn *c);
-void rd_tcp_trust(tcp_world *w, uint32_t rank); /* it has said goodbye */
-bool rd_tcp_is_silent(const tcp_conn *c);       /* its host has not acknowledged what it was sent */
+bool rd_tcp_is_silent(const tcp_conn *c); /* its host has not acknowledged what it was sent */
 bool rd_tcp_watch(tcp_world *w, tcp_conn *c, bool writes);
 
 /* tcp_board.c; the lock is held */
@@ -254,17 +313,19 @@ tcp_link *rd_tcp_find(tcp_world *w, uint64_t id);
 
 /* tcp_board.c, from here on: the lock is not held.  Whatever comes or can go, within so long. */
 void rd_tcp_pump(tcp_world *w, uint64_t until_ns);
-void rd_tcp_take_leave(tcp_link *l); /* tells its ranks, when all that it owes them is written */
-void rd_tcp_close_world(tcp_world *w);
+/* Tells its ranks, when all that it owes them is written */
+void rd_tcp_take_leave(tcp_link *l, uint64_t until_ns);
+void rd_tcp_close_world(tcp_world *w, uint64_t until_ns);
 void rd_tcp_enter(rd_link *link, const rd_record *record);
 void rd_tcp_leave(rd_link *link, uint64_t sequence);
 void rd_tcp_pause(rd_link *link, uint64_t sequence);
 void rd_tcp_resume(rd_link *link, uint64_t sequence);
-void rd_tcp_await(rd_link *link, uint32_t peer);
+void rd_tcp_await(rd_link *link, uint32_t peer, bool late);
+void rd_tcp_announce(rd_link *link, const rd_pending *message, bool full);
 bool rd_tcp_record(rd_link *link, uint32_t peer, uint64_t sequence, rd_record *out);
 rd_presence rd_tcp_presence(rd_link *link, uint32_t peer);
 void rd_tcp_abort(rd_link *link, const rd_error *cause);
 void rd_tcp_cause(rd_link *link, rd_error *out);
-void rd_tcp_quiesce(rd_link *link, uint64_t until_ns);
+void rd_tcp_quiesce(rd_link *link, uint64_t until_ns, uint64_t soon_ns);
 
 #endif

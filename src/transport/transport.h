@@ -23,9 +23,11 @@
 #include <stdatomic.h>
 
 #include "base/error.h"
+#include "base/generation.h"
+#include "base/limits.h"
 #include "base/names.h"
 
-enum { RD_CHANNELS = 4, RD_QUEUE = 16, RD_INLINE = 48, RD_CHOICES = 64 };
+enum { RD_CHANNELS = 4, RD_QUEUE = 16, RD_INLINE = RD_INLINE_BYTES, RD_CHOICES = 256 };
 
 /* The longest piece that reserve() gives, and what there is always room for when the peer has taken
  * everything that it was sent before. */
@@ -49,7 +51,21 @@ typedef struct rd_link {
     const uint32_t
         *host_of; /* [size]: ranks with equal numbers share memory; NULL: all do, or none */
     struct rd_link *whole; /* of a part of a world (see split): the link to all of it; else NULL */
+    /* Set by the communicator.  0: not known */
+    uint64_t timeout_ns;       /* of its calls: what follows a failure must be short beside it */
+    uint64_t close_by_ns;      /* when close() must be over, whatever is still owed */
+    _Atomic uint32_t *running; /* where this rank says that it runs the program's own op, or NULL */
+    /* Where alloc() takes memory from, as an identity: what one link gave another one of this rank can free
+     * and lend if both have the same; never NULL */
+    const void *heap;
+    uint32_t generation; /* number of the process that made it: see base/generation.h */
 } rd_link;
+
+/* This process was forked from the one whose link this is: it has a copy, and is no rank. */
+static inline bool rd_link_inherited(const rd_link *link)
+{
+    return link->generation != rd_generation();
+}
 
 /* Cores for a part of so many ranks: they are shared out, since other parts are at work, too. */
 static inline uint32_t rd_cpus_of_part(const rd_link *of, uint32_t size)
@@ -81,9 +97,14 @@ typedef struct {
     uint64_t sequence; /* of its last call; 0: none yet */
     bool inside, closed, dead;
     bool posted;       /* not inside, but calls of its are under way */
+    bool running;      /* inside, and in an op of the program's, which may take any time */
     bool hearsay;      /* all this is what was last heard of it */
     uint32_t awaits;   /* inside: whom it has been waiting for, or RONDA_ANY */
     uint64_t heard_ns; /* when it last said so */
+    rd_pending
+        message; /* inside: the message that it has been waiting for, whose peer is `awaits` */
+    /* Its unexpected queue is full: messages wait outside that it has posted no receive for */
+    bool full;
 } rd_presence;
 
 /* What a rank offers to the others of a part: zeros, nothing. */
@@ -152,7 +173,12 @@ struct rd_transport {
     /* Leaves while calls are under way, and comes back to them: only inside a rank touches peers' memory */
     void (*pause)(rd_link *link, uint64_t sequence);
     void (*resume)(rd_link *link, uint64_t sequence);
-    void (*await)(rd_link *link, uint32_t peer);
+    /* Whom it waits for.  late: the call takes far longer than it should, so a transport whose ranks cannot look
+     * at each other may now send and allocate what it takes to find out why; before that, nothing. */
+    void (*await)(rd_link *link, uint32_t peer, bool late);
+    /* What the others should know beside whom it awaits, from the next await() on, which names the peer of the
+     * message: see rd_presence.  message: NULL, none */
+    void (*announce)(rd_link *link, const rd_pending *message, bool full);
     /* Something is expected of it some day: its death should be noticed.  NULL: it is anyway */
     void (*reach)(rd_link *link, uint32_t peer);
     /* False: not there (yet, or any more) */
@@ -160,12 +186,21 @@ struct rd_transport {
     rd_presence (*presence)(rd_link *link, uint32_t peer);
 
     /* Failure: the first cause wins, for all ranks.  quiesce: after the alarm, returns when no peer
-     * uses this rank's memory any more. */
+     * uses this rank's memory any more, at the latest at until_ns; or at soon_ns, if all who still may run an op of
+     * the program's, or can reach no more than alloc() gave.  What they may use is not used again. */
     void (*abort)(rd_link *link, const rd_error *cause);
     void (*cause)(rd_link *link, rd_error *out);
-    void (*quiesce)(rd_link *link, uint64_t until_ns);
-    /* Accepts NULL; tells the peers */
+    void (*quiesce)(rd_link *link, uint64_t until_ns, uint64_t soon_ns);
+    /* Tells the peers that this rank closes, and hears what they say until that has reached them.  Only close()
+     * may follow, and what frees or asks.  NULL: there is nothing to be heard */
+    void (*goodbye)(rd_link *link);
+    /* Accepts NULL; tells the peers, if they were not told.  Of a link that is inherited: tells nobody, changes
+     * nothing that others see, and gives back this process's copies of descriptors and memory; free() does nothing
+     * that others see, too */
     void (*close)(rd_link *link);
+    /* The same for an inherited link that another thread was using when this process was forked, so that what is
+     * private may be half changed: it is left alone.  NULL: there is nothing else */
+    void (*abandon)(rd_link *link);
 
     /* A part of a world is a world of its own, whose ranks wait in one place with those of the whole.  Each
      * of its members says what it offers, the first of them always something; then all of them join with the
@@ -191,6 +226,8 @@ typedef struct {
     int memfd;      /* -1: none yet */
     int *doorbells; /* [size] eventfds, -1: none yet */
     int32_t *pids;  /* [size] */
+    const uint32_t
+        *names; /* [size] what ranks are called in sentences; NULL: as they are counted */
 } rd_shm_parts;
 ronda_status rd_shm_gather_parts(uint32_t rank, uint32_t size, rd_shm_parts *out, rd_error *err);
 void rd_shm_free_parts(rd_shm_parts *parts); /* and what is still theirs */

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/crc32c.h"
+
 static const uint8_t MAGIC[8] = {'R', 'O', 'N', 'D', 'A', 0x0d, 0x0a, 0x1a};
 
 enum {
@@ -11,7 +13,7 @@ enum {
     AT_SIZE = 20,
     AT_NUMBER = 24,
     AT_NONCE = 32,
-    AT_MAC = 64,
+    AT_ANSWER = 64,
     AT_TEXT = 96
 };
 _Static_assert(AT_TEXT + RD_FRAME_TEXT == RD_FRAME, "a frame is its fields");
@@ -38,7 +40,7 @@ void rd_frame_pack(const rd_frame *f, uint8_t bytes[RD_FRAME])
     put(bytes + AT_SIZE, f->size);
     put(bytes + AT_NUMBER, (uint32_t)f->number);
     memcpy(bytes + AT_NONCE, f->nonce, sizeof f->nonce);
-    memcpy(bytes + AT_MAC, f->mac, sizeof f->mac);
+    memcpy(bytes + AT_ANSWER, f->answer, sizeof f->answer);
     memcpy(bytes + AT_TEXT, f->text, strnlen(f->text, RD_FRAME_TEXT - 1));
 }
 
@@ -54,7 +56,7 @@ rd_frame_verdict rd_frame_unpack(const uint8_t bytes[RD_FRAME], rd_frame *f)
     f->size = get(bytes + AT_SIZE);
     f->number = (int32_t)get(bytes + AT_NUMBER);
     memcpy(f->nonce, bytes + AT_NONCE, sizeof f->nonce);
-    memcpy(f->mac, bytes + AT_MAC, sizeof f->mac);
+    memcpy(f->answer, bytes + AT_ANSWER, sizeof f->answer);
     memcpy(f->text, bytes + AT_TEXT, RD_FRAME_TEXT);
     f->text[RD_FRAME_TEXT - 1] = 0;
     for (char *c = f->text; *c; c++) /* it is shown to people */
@@ -76,6 +78,14 @@ static uint64_t get64(const uint8_t *from)
     return get(from) | (uint64_t)get(from + 4) << 32;
 }
 
+enum { AT_GREETING_CRC = 36, AFTER_GREETING_CRC = 40 };
+
+static uint32_t greeting_crc(const uint8_t bytes[RD_GREETING])
+{
+    return rd_crc32c(rd_crc32c(0, bytes, AT_GREETING_CRC), bytes + AFTER_GREETING_CRC,
+                     RD_GREETING - AFTER_GREETING_CRC);
+}
+
 void rd_greeting_pack(const rd_greeting *g, uint8_t bytes[RD_GREETING])
 {
     memset(bytes, 0, RD_GREETING);
@@ -87,6 +97,7 @@ void rd_greeting_pack(const rd_greeting *g, uint8_t bytes[RD_GREETING])
     put(bytes + 28, g->to);
     put(bytes + 32, g->size);
     memcpy(bytes + 40, g->mac, sizeof g->mac);
+    put(bytes + AT_GREETING_CRC, greeting_crc(bytes));
 }
 
 rd_frame_verdict rd_greeting_unpack(const uint8_t bytes[RD_GREETING], rd_greeting *g)
@@ -102,15 +113,28 @@ rd_frame_verdict rd_greeting_unpack(const uint8_t bytes[RD_GREETING], rd_greetin
     memcpy(g->mac, bytes + 40, sizeof g->mac);
     if (g->version != RD_WIRE_VERSION || g->features & ~(uint32_t)RD_FEATURES)
         return RD_FRAME_VERSION;
-    return get(bytes + 36) ? RD_FRAME_FOREIGN : RD_FRAME_OK;
+    return get(bytes + AT_GREETING_CRC) == greeting_crc(bytes) ? RD_FRAME_OK : RD_FRAME_FOREIGN;
 }
+
+/* A kind in one byte: 1 for the first, 0 for none. */
+static uint8_t kind_byte(ronda_kind kind)
+{
+    return kind ? (uint8_t)(kind - RONDA_ALLREDUCE + 1) : 0;
+}
+
+static ronda_kind kind_of(uint8_t byte)
+{
+    return byte ? byte - 1 + RONDA_ALLREDUCE : 0;
+}
+
+enum { AT_HEAD_CRC = RD_HEAD - 4 };
 
 void rd_head_pack(const rd_head *h, uint8_t bytes[RD_HEAD])
 {
     bytes[0] = h->kind;
     bytes[1] = h->channel;
     bytes[2] = (uint8_t)h->call.type;
-    bytes[3] = (uint8_t)h->call.kind;
+    bytes[3] = kind_byte(h->call.kind);
     put(bytes + 4, h->bytes);
     put64(bytes + 8, h->world);
     put64(bytes + 16, h->call.mark);
@@ -122,6 +146,18 @@ void rd_head_pack(const rd_head *h, uint8_t bytes[RD_HEAD])
     put(bytes + 56, h->call.algorithm);
     put(bytes + 60, h->taken);
     put64(bytes + 64, h->freed);
+    put(bytes + 72, h->body_crc);
+    put(bytes + AT_HEAD_CRC, h->head_crc);
+}
+
+void rd_head_seal(uint8_t bytes[RD_HEAD])
+{
+    put(bytes + AT_HEAD_CRC, rd_crc32c(0, bytes, AT_HEAD_CRC));
+}
+
+bool rd_head_is_whole(const uint8_t bytes[RD_HEAD])
+{
+    return get(bytes + AT_HEAD_CRC) == rd_crc32c(0, bytes, AT_HEAD_CRC);
 }
 
 bool rd_head_unpack(const uint8_t bytes[RD_HEAD], rd_head *h)
@@ -134,13 +170,15 @@ bool rd_head_unpack(const uint8_t bytes[RD_HEAD], rd_head *h)
                    .call = {.sequence = get64(bytes + 32),
                             .mark = get64(bytes + 16),
                             .count = get64(bytes + 40),
-                            .kind = bytes[3],
+                            .kind = kind_of(bytes[3]),
                             .type = bytes[2],
                             .op = (ronda_op)get(bytes + 48),
                             .root = get(bytes + 52),
                             .algorithm = get(bytes + 56)},
                    .taken = get(bytes + 60),
-                   .freed = get64(bytes + 64)};
+                   .freed = get64(bytes + 64),
+                   .body_crc = get(bytes + 72),
+                   .head_crc = get(bytes + AT_HEAD_CRC)};
     switch (h->kind) {
     case RD_MESSAGE:
         return h->bytes <= RD_MOST_PARCEL && h->bytes <= h->total && h->total <= INT64_MAX &&
@@ -160,15 +198,19 @@ void rd_news_pack(const rd_news *n, uint8_t bytes[RD_NEWS_ITEM])
     put(bytes, n->rank);
     put(bytes + 4, n->awaits);
     put(bytes + 8, n->age_ms);
-    bytes[12] = (uint8_t)(n->inside | n->posted << 1);
-    bytes[13] = (uint8_t)n->call.kind;
+    bytes[12] = (uint8_t)((uint32_t)n->inside | (uint32_t)n->posted << 1 | (uint32_t)n->full << 2 |
+                          (uint32_t)n->message.direction << 4);
+    bytes[13] = kind_byte(n->call.kind);
     bytes[14] = (uint8_t)n->call.type;
+    bytes[15] = (uint8_t)n->message.type;
     put64(bytes + 16, n->call.sequence);
     put64(bytes + 24, n->call.mark);
     put64(bytes + 32, n->call.count);
     put(bytes + 40, (uint32_t)n->call.op);
     put(bytes + 44, n->call.root);
     put(bytes + 48, n->call.algorithm);
+    put(bytes + 52, n->message.tag);
+    put64(bytes + 56, n->message.count);
 }
 
 void rd_news_unpack(const uint8_t bytes[RD_NEWS_ITEM], rd_news *n)
@@ -178,14 +220,21 @@ void rd_news_unpack(const uint8_t bytes[RD_NEWS_ITEM], rd_news *n)
                    .age_ms = get(bytes + 8),
                    .inside = bytes[12] & 1,
                    .posted = bytes[12] & 2,
+                   .full = bytes[12] & 4,
                    .call = {.sequence = get64(bytes + 16),
                             .mark = get64(bytes + 24),
                             .count = get64(bytes + 32),
-                            .kind = bytes[13],
+                            .kind = kind_of(bytes[13]),
                             .type = bytes[14],
                             .op = (ronda_op)get(bytes + 40),
                             .root = get(bytes + 44),
                             .algorithm = get(bytes + 48)}};
+    if (bytes[12] >> 4 <= RD_RECEIVING)
+        n->message = (rd_pending){.direction = (rd_direction)(bytes[12] >> 4),
+                                  .type = bytes[15],
+                                  .peer = n->awaits,
+                                  .tag = get(bytes + 52),
+                                  .count = get64(bytes + 56)};
 }
 
 void rd_cause_pack(const rd_error *e, uint8_t bytes[RD_CAUSE])
@@ -303,6 +352,7 @@ enum {
     AT_PLACE_CPUS = 12,
     AT_PLACE_PORT = 16,
     AT_PLACE_COUNT = 18,
+    AT_PLACE_CHECKSUM = 19,
     AT_PLACE_QUOTA = 20,
     AT_PLACE_CORES = 24,
     AT_PLACE_NAME = 32,
@@ -322,6 +372,7 @@ void rd_place_pack(const rd_place *p, uint8_t bytes[RD_PLACE])
     bytes[AT_PLACE_PORT] = (uint8_t)p->port;
     bytes[AT_PLACE_PORT + 1] = (uint8_t)(p->port >> 8);
     bytes[AT_PLACE_COUNT] = p->count;
+    bytes[AT_PLACE_CHECKSUM] = p->checksum;
     memcpy(bytes + AT_PLACE_NAME, p->name, strnlen(p->name, RD_HOST_NAME - 1));
     for (uint32_t i = 0; i < p->count && i < RD_ADDRESSES; i++) {
         uint8_t *to = bytes + AT_PLACE_IPS + i * IP_BYTES;
@@ -358,10 +409,11 @@ bool rd_place_unpack(const uint8_t bytes[RD_PLACE], rd_place *p)
                      .quota = get(bytes + AT_PLACE_QUOTA),
                      .cores = get64(bytes + AT_PLACE_CORES),
                      .port = (uint16_t)(bytes[AT_PLACE_PORT] | bytes[AT_PLACE_PORT + 1] << 8),
-                     .count = bytes[AT_PLACE_COUNT]};
+                     .count = bytes[AT_PLACE_COUNT],
+                     .checksum = bytes[AT_PLACE_CHECKSUM]};
     memcpy(made.name, bytes + AT_PLACE_NAME, RD_HOST_NAME);
     if (!is_name(made.name) || made.pid <= 0 || !made.cpus || !made.quota || !made.port ||
-        !made.count || made.count > RD_ADDRESSES)
+        !made.count || made.count > RD_ADDRESSES || made.checksum > RD_LAST_CHECKSUM)
         return false;
     for (uint32_t i = 0; i < made.count; i++)
         if (!ip_unpack(bytes + AT_PLACE_IPS + i * IP_BYTES, &made.at[i]))

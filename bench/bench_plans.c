@@ -1,0 +1,150 @@
+/* bench_plans.c: what a call costs that is not like the one before it.
+ *
+ * First the CPU time of a shape that is new to a rank: chosen and planned, the first of its size class
+ * and another one of the same class.  Then the time of a call if 1, 64 or 1,000 shapes take turns, of two
+ * ranks as processes, beside that of one shape: a plan that is kept costs a look into a hash. */
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ranks.h"
+
+enum { SHAPES = 1000, LEAST = 256, ROUNDS = 20000 };
+
+static double cpu_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+static double plan_us(ronda_comm *comm, ronda_kind kind, size_t count)
+{
+    const ronda_call call = {.struct_size = sizeof call,
+                             .kind = kind,
+                             .type = RONDA_F32,
+                             .op = RONDA_SUM,
+                             .count = count};
+    ronda_plan *plan = NULL;
+    const double start = cpu_us();
+    if (ronda_plan_create(comm, &call, &plan))
+        die(ronda_last_error(comm));
+    const double took = cpu_us() - start;
+    ronda_plan_free(plan);
+    return took;
+}
+
+static void show_misses(uint32_t n)
+{
+    static const struct {
+        ronda_kind kind;
+        const char *name;
+    } kinds[] = {{RONDA_ALLREDUCE, "allreduce"},
+                 {RONDA_BROADCAST, "broadcast"},
+                 {RONDA_REDUCE_SCATTER, "reduce_scatter"},
+                 {RONDA_ALLTOALL, "alltoall"}};
+    enum { CLASSES = 8 };
+    ronda_comm **comms = memory(n * sizeof *comms);
+    if (ronda_init_local(n, comms))
+        die(ronda_last_error(NULL));
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        double first = 0, next = 0;
+        for (int i = 0; i < CLASSES; i++) {
+            const size_t count = (size_t)256 << 2 * i;
+            const double a = plan_us(comms[0], kinds[k].kind, count);
+            const double b = plan_us(comms[0], kinds[k].kind, count + 16);
+            first = a > first ? a : first;
+            next = b > next ? b : next;
+        }
+        printf("%-16s %6u %20.0f %20.0f\n", kinds[k].name, n, first, next);
+    }
+    for (uint32_t r = 0; r < n; r++)
+        ronda_close(comms[r]);
+    free(comms);
+}
+
+static double rotate_us(ronda_comm *comm, float *x, uint32_t shapes, uint32_t rounds)
+{
+    double best = 0;
+    for (int turn = -1; turn < 3; turn++) {
+        const uint64_t start = rd_now_ns();
+        for (uint32_t i = 0; i < rounds; i++) {
+            const size_t count = shapes == 1 ? LEAST + SHAPES / 2 : LEAST + i % shapes;
+            if (ronda_allreduce(comm, x, x, count, RONDA_F32, RONDA_MAX))
+                die(ronda_last_error(comm));
+        }
+        const double us = (double)(rd_now_ns() - start) / 1e3 / rounds;
+        best = turn < 0 ? 1e9 : us < best ? us : best; /* the first turn plans */
+    }
+    return best;
+}
+
+static void be_rank(uint32_t rank, const char *addr, const char *transport, uint32_t rounds)
+{
+    static const uint32_t shapes[] = {1, 64, SHAPES};
+    const ronda_config config = {.struct_size = sizeof config,
+                                 .rank = rank,
+                                 .size = 2,
+                                 .addr = addr,
+                                 .key = "of this bench",
+                                 .transport = transport};
+    ronda_comm *comm;
+    float *x = memory((LEAST + SHAPES) * sizeof *x);
+    if (ronda_init(&config, &comm))
+        die(ronda_last_error(NULL));
+    for (int i = 0; i < 3; i++) {
+        const double us = rotate_us(comm, x, shapes[i], rounds);
+        if (rank == 0)
+            printf("%-16s %6u %20.2f\n", transport, shapes[i], us);
+    }
+    fflush(stdout);
+    ronda_close(comm);
+    free(x);
+}
+
+static void show_rotation(const char *transport, uint32_t rounds)
+{
+    char addr[100], folder[] = "/tmp/bench_plans.XX"
+                               "XX"
+                               "XX"; /* what mkdtemp() replaces */
+    pid_t pids[2];
+    if (!mkdtemp(folder))
+        die("no folder");
+    snprintf(addr, sizeof addr, "file:%s/s", folder);
+    fflush(stdout);
+    for (uint32_t r = 0; r < 2; r++) {
+        pids[r] = fork();
+        if (pids[r] == 0) {
+            be_rank(r, addr, transport, rounds);
+            _exit(0);
+        }
+    }
+    for (int r = 0; r < 2; r++) {
+        int status = 1;
+        if (pids[r] < 0 || waitpid(pids[r], &status, 0) < 0 || status)
+            die("a rank failed");
+    }
+    snprintf(addr, sizeof addr, "%s/s", folder);
+    unlink(addr);
+    rmdir(folder);
+}
+
+int main(int argc, char **argv)
+{
+    const bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
+    if (argc > 1 && !quick) {
+        fprintf(stderr, "bench_plans: takes --quick\n");
+        return 2;
+    }
+    printf("a new shape, microseconds of CPU (the most of 8 classes of 1 KiB to 16 MiB)\n");
+    printf("%-16s %6s %20s %20s\n", "", "ranks", "first of its class", "next of its class");
+    show_misses(2);
+    show_misses(64);
+    show_misses(256);
+    show_misses(1024);
+    printf("\nshapes in rotation, microseconds of an allreduce of 1 to 5 KiB, 2 ranks\n");
+    printf("%-16s %6s %20s\n", "", "shapes", "a call");
+    show_rotation("shm", quick ? ROUNDS / 10 : ROUNDS);
+    show_rotation("tcp", quick ? ROUNDS / 10 : ROUNDS);
+    return 0;
+}
