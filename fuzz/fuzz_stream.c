@@ -153,20 +153,20 @@ static uint64_t kept_bytes(const rd_port *p)
     return bytes;
 }
 
-static void take_at(rd_link *link, rd_port *p, uint64_t most)
+static void take_at(rd_port *p, uint64_t most)
 {
     static uint8_t copy[RD_WINDOW];
     rd_view view;
     fuzz_require(p->came - p->taken <= RD_QUEUE, "no more messages than fit");
     fuzz_require(kept_bytes(p) <= RD_WINDOW, "no more bytes than may be under way");
-    while (link->transport->peek(p, &view)) {
+    while (rd_port_peek(p, &view)) {
         fuzz_require(view.bytes <= view.total && view.bytes <= sizeof copy,
                      "a view is within its message and its window");
         memcpy(copy, view.data, view.bytes); /* all of it can be read */
         const uint64_t now = view.bytes < most ? view.bytes : most;
         if (!now && view.total)
             return;
-        link->transport->release(p, now);
+        rd_port_release(p, now);
         most -= now;
     }
 }
@@ -175,21 +175,21 @@ static void take(rd_link *link, uint64_t most)
 {
     for (uint32_t r = 1; r < link->size; r++)
         for (uint32_t c = 0; c < link->channels + 2; c++)
-            take_at(link, rd_tcp_port(link, r, c), most);
+            take_at(rd_tcp_port(link, r, c), most);
 }
 
 static void send_some(rd_link *link, uint32_t peer, uint32_t channel, uint64_t bytes)
 {
     static const char lent[255 * 1024];
     rd_port *p = link->transport->port(link, peer, channel);
-    if (!link->transport->can_send(p) || *link->alarm)
+    if (!rd_port_can_send(p) || *link->alarm)
         return;
     if (bytes > RD_INLINE) {
-        link->transport->lend(p, &(rd_loan){.data = lent, .bytes = bytes, .mark = 5});
+        rd_port_lend(p, &(rd_loan){.data = lent, .bytes = bytes, .mark = 5});
         return;
     }
-    if (link->transport->reserve(p, bytes, &bytes))
-        link->transport->commit(p, bytes, bytes, 5);
+    if (rd_port_reserve(p, bytes, &bytes))
+        rd_port_commit(p, bytes, bytes, 5);
 }
 
 static void check_failure(rd_link *link)

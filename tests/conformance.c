@@ -76,7 +76,7 @@ static uint32_t tries(const conformance_subject *s, const rd_link *link)
 bool conformance_can_send(const conformance_subject *s, rd_port *port, rd_link *link)
 {
     for (uint32_t i = 0; i < tries(s, link); i++, conformance_pump(link))
-        if (link->transport->can_send(port))
+        if (rd_port_can_send(port))
             return true;
     return false;
 }
@@ -84,7 +84,7 @@ bool conformance_can_send(const conformance_subject *s, rd_port *port, rd_link *
 bool conformance_peek(const conformance_subject *s, rd_port *port, rd_link *link, rd_view *view)
 {
     for (uint32_t i = 0; i < tries(s, link); i++, conformance_pump(link))
-        if (link->transport->peek(port, view) && (view->bytes || !view->total || !view->data))
+        if (rd_port_peek(port, view) && (view->bytes || !view->total || !view->data))
             return true;
     return false;
 }
@@ -92,7 +92,7 @@ bool conformance_peek(const conformance_subject *s, rd_port *port, rd_link *link
 bool conformance_home(const conformance_subject *s, rd_port *port, rd_link *link, uint32_t message)
 {
     for (uint32_t i = 0; i < tries(s, link); i++, conformance_pump(link))
-        if (link->transport->home(port, message))
+        if (rd_port_completed(port, message))
             return true;
     return false;
 }
@@ -102,63 +102,61 @@ void conformance_send_inline(rd_link *link, rd_port *port, const void *data, uin
 {
     void *slot;
     uint64_t room = bytes;
-    while (!(slot = link->transport->reserve(port, bytes, &room)))
+    while (!(slot = rd_port_reserve(port, bytes, &room)))
         conformance_pause(link, port);
     if (bytes)
         memcpy(slot, data, bytes);
-    link->transport->commit(port, bytes, bytes, mark);
+    rd_port_commit(port, bytes, bytes, mark);
 }
 
 /* Sends what can be sent now of a message of which `at` bytes are on their way: inline, lent, or the
  * next piece.  How much that was; a message of no
  * bytes counts as one. */
-static uint64_t send_some(rd_link *link, rd_port *port, const char *data, uint64_t bytes,
-                          uint64_t at, uint64_t mark)
+static uint64_t send_some(rd_port *port, const char *data, uint64_t bytes, uint64_t at,
+                          uint64_t mark)
 {
-    const rd_transport *t = link->transport;
-    if (bytes > RD_INLINE && t->lends(port, data, bytes)) {
-        if (!t->can_send(port))
+    if (bytes > RD_INLINE && rd_port_lends(port, data, bytes)) {
+        if (!rd_port_can_send(port))
             return 0;
-        t->lend(port, &(rd_loan){.data = data, .bytes = bytes, .mark = mark});
+        rd_port_lend(port, &(rd_loan){.data = data, .bytes = bytes, .mark = mark});
         return bytes;
     }
     uint64_t piece = bytes - at;
-    void *slot = t->reserve(port, 0, &piece);
+    void *slot = rd_port_reserve(port, 0, &piece);
     if (!slot)
         return 0;
     CHECK(piece <= bytes - at && (piece || !bytes), "%" PRIu64 " bytes of %" PRIu64, piece, bytes);
     memcpy(slot, data + at, piece);
-    t->commit(port, piece, bytes, mark);
+    rd_port_commit(port, piece, bytes, mark);
     return piece ? piece : 1;
 }
 
 /* Takes what has come of a message of which `at` bytes were taken; true if that is all of it. */
-static bool take_some(rd_link *link, rd_port *port, char *to, uint64_t capacity, uint64_t *at,
-                      rd_view *view)
+static bool take_some(rd_port *port, char *to, uint64_t capacity, uint64_t *at, rd_view *view)
 {
-    if (!link->transport->peek(port, view))
+    if (!rd_port_peek(port, view))
         return false;
     if (!CHECK(view->total <= capacity && view->bytes <= view->total - *at && view->data,
                "%" PRIu64 " bytes of %" PRIu64 " at %" PRIu64, view->bytes, view->total, *at))
         abort();
     memcpy(to + *at, view->data, view->bytes);
     *at += view->bytes;
-    link->transport->release(port, view->bytes);
+    rd_port_release(port, view->bytes);
     return *at == view->total;
 }
 
 /* A message from one link to another, by one thread that has both. */
 static void pass(rd_link *a, rd_port *to, const char *data, uint64_t bytes, uint64_t mark,
-                 rd_link *b, rd_port *from, char *got)
+                 rd_port *from, char *got)
 {
     uint64_t sent = 0, taken = 0;
     rd_view view = {0};
     bool done = false;
     while (!done) {
         if (sent < bytes || (bytes == 0 && sent == 0))
-            sent += send_some(a, to, data, bytes, sent, mark);
+            sent += send_some(to, data, bytes, sent, mark);
         conformance_pump(a);
-        done = take_some(b, from, got, bytes, &taken, &view);
+        done = take_some(from, got, bytes, &taken, &view);
     }
     CHECK(view.total == bytes && view.mark == mark, "%" PRIu64 " bytes of mark %" PRIu64,
           view.total, view.mark);
@@ -168,7 +166,7 @@ uint64_t conformance_take(rd_link *link, rd_port *port, char *to, uint64_t capac
 {
     rd_view view;
     uint64_t at = 0;
-    while (!take_some(link, port, to, capacity, &at, &view))
+    while (!take_some(port, to, capacity, &at, &view))
         conformance_pause(link, port);
     *mark = view.mark;
     return view.total;
@@ -219,7 +217,7 @@ static bool say(rd_link *link, talk_lane *l)
         l->memory[l->sent] = malloc(bytes + 1);
         fill_message(l->memory[l->sent], bytes, link->rank, l->channel, l->sent);
     }
-    const uint64_t now = send_some(link, l->port, l->memory[l->sent], bytes, l->sent_bytes,
+    const uint64_t now = send_some(l->port, l->memory[l->sent], bytes, l->sent_bytes,
                                    mark_of(link->rank, l->channel, l->sent));
     l->sent_bytes += now;
     if (now && l->sent_bytes >= bytes) {
@@ -232,7 +230,7 @@ static bool say(rd_link *link, talk_lane *l)
 /* Overwrites and frees what is home again. */
 static void collect(rd_link *link, talk_lane *l)
 {
-    for (; l->home < l->sent && link->transport->home(l->port, l->first + l->home); l->home++) {
+    for (; l->home < l->sent && rd_port_completed(l->port, l->first + l->home); l->home++) {
         memset(l->memory[l->home], 0x5a, length_of(link->rank, l->channel, l->home));
         free(l->memory[l->home]);
     }
@@ -242,7 +240,7 @@ static bool hear(rd_link *link, talk_lane *l)
 {
     char want[LONGEST];
     rd_view view;
-    if (l->taken == MESSAGES || !take_some(link, l->port, l->got, LONGEST, &l->taken_bytes, &view))
+    if (l->taken == MESSAGES || !take_some(l->port, l->got, LONGEST, &l->taken_bytes, &view))
         return false;
     fill_message(want, view.total, l->peer, l->channel, l->taken);
     CHECK(view.total == length_of(l->peer, l->channel, l->taken) &&
@@ -268,7 +266,7 @@ static void talk(void *context, uint32_t rank)
         l->peer = (rank + 1 + i / RD_CHANNELS) % TALKERS;
         l->channel = i % RD_CHANNELS;
         l->port = link->transport->port(link, l->peer, l->channel);
-        l->first = link->transport->sent(l->port);
+        l->first = rd_port_sent(l->port);
     }
     for (uint32_t left = lanes; left && !test_failed();) {
         talk_lane *l = &all[rng_below(&r, lanes)];
@@ -323,11 +321,10 @@ void conformance_inline_sizes(const conformance_subject *s)
 /* --- loans --- */
 
 /* Memory that this transport lends, or NULL: none of this. */
-static char *lendable(rd_link *link, const rd_port *port, uint64_t bytes, char *memory,
-                      uint64_t room)
+static char *lendable(const rd_port *port, uint64_t bytes, char *memory, uint64_t room)
 {
     for (uint64_t at = 0; at + bytes <= room; at++)
-        if (link->transport->lends(port, memory + at, bytes))
+        if (rd_port_lends(port, memory + at, bytes))
             return memory + at;
     return NULL;
 }
@@ -336,7 +333,7 @@ static char *lendable(rd_link *link, const rd_port *port, uint64_t bytes, char *
 static void send_long(rd_link *link, rd_port *port, const char *data, uint64_t bytes, uint64_t mark)
 {
     for (uint64_t at = 0; at < bytes;)
-        at += send_some(link, port, data, bytes, at, mark);
+        at += send_some(port, data, bytes, at, mark);
     conformance_pump(link);
 }
 
@@ -348,11 +345,11 @@ void conformance_loans_come_home(const conformance_subject *s)
         return;
     rd_link *a = w.links[0], *b = w.links[1];
     rd_port *to = a->transport->port(a, 1, 2), *from = b->transport->port(b, 0, 2);
-    char *lent = lendable(a, to, 1000, memory, sizeof memory), *data = lent ? lent : memory;
+    char *lent = lendable(to, 1000, memory, sizeof memory), *data = lent ? lent : memory;
     for (uint32_t round = 0; round < 50; round++) {
         char got[1000];
         uint64_t mark;
-        const uint32_t first = a->transport->sent(to);
+        const uint32_t first = rd_port_sent(to);
         fill_message(data, 1000, 0, 2, round);
         for (uint32_t i = 0; i < 3; i++) { /* one loan between two messages that are none */
             if (i == 1)
@@ -362,7 +359,7 @@ void conformance_loans_come_home(const conformance_subject *s)
         }
         for (uint32_t i = 0; i < 3; i++) {
             for (uint32_t k = i; k < 3 && !a->transport->pushes; k++)
-                CHECK(!a->transport->home(to, first + k),
+                CHECK(!rd_port_completed(to, first + k),
                       "message %u is home before it was released", k);
             const uint64_t bytes = conformance_take(b, from, got, sizeof got, &mark);
             CHECK(bytes == (i == 1 ? 1000 : 1) && mark == round, "%" PRIu64 " bytes", bytes);
@@ -383,11 +380,11 @@ void conformance_parts_are_released(const conformance_subject *s)
         return;
     rd_link *a = w.links[0], *b = w.links[1];
     rd_port *to = a->transport->port(a, 1, 1), *from = b->transport->port(b, 0, 1);
-    char *lent = lendable(a, to, 1000, memory, sizeof memory), *data = lent ? lent : memory;
+    char *lent = lendable(to, 1000, memory, sizeof memory), *data = lent ? lent : memory;
     for (uint32_t round = 0; round < 20 && !test_failed(); round++) {
         rng r = {round};
         rd_view view;
-        const uint32_t first = a->transport->sent(to);
+        const uint32_t first = rd_port_sent(to);
         fill_message(data, 1000, 0, 1, round);
         send_long(a, to, data, 1000, round);
         conformance_send_inline(a, to, &next, 1, 77);
@@ -399,8 +396,8 @@ void conformance_parts_are_released(const conformance_subject *s)
                   "%" PRIu64 " of %" PRIu64 " at %" PRIu64, view.bytes, view.total, at);
             const uint64_t part = 1 + rng_below(&r, view.bytes);
             CHECK(memcmp(view.data, data + at, part) == 0, "other bytes at %" PRIu64, at);
-            CHECK(a->transport->pushes || !a->transport->home(to, first), "home at %" PRIu64, at);
-            b->transport->release(from, part);
+            CHECK(a->transport->pushes || !rd_port_completed(to, first), "home at %" PRIu64, at);
+            rd_port_release(from, part);
             at += part;
         }
         CHECK(conformance_home(s, to, a, first), "not home");
@@ -424,14 +421,14 @@ void conformance_returned_messages(const conformance_subject *s)
     rd_link *a = w.links[0], *b = w.links[1];
     const rd_transport *t = a->transport;
     rd_port *to = t->port(a, 1, 3), *from = b->transport->port(b, 0, 3);
-    char *data = t->pushes ? NULL : lendable(a, to, 200, memory, sizeof memory);
+    char *data = t->pushes ? NULL : lendable(to, 200, memory, sizeof memory);
     for (uint32_t round = 0; round < 100 && data && !test_failed(); round++) {
         rd_view view;
         memset(place, 0, sizeof place);
         fill_message(data, 200, 0, 3, round);
         if (!CHECK(conformance_can_send(s, to, a), "cannot send"))
             break;
-        t->lend(to, &(rd_loan){data, 200, round, round % 2 ? place : NULL, round});
+        rd_port_lend(to, &(rd_loan){data, 200, round, round % 2 ? place : NULL, round});
         if (!CHECK(conformance_peek(s, from, b, &view), "nothing to see"))
             break;
         CHECK(view.back == (round % 2 ? place : NULL) || (s->forgets && !view.back), "back is %p",
@@ -442,20 +439,20 @@ void conformance_returned_messages(const conformance_subject *s)
         for (int i = 0; i < 200; i++)
             place[i] = (char)(data[i] + 1);
         for (uint64_t at = view.bytes; at < 200; at += view.bytes) {
-            t->release(from, view.bytes);
+            rd_port_release(from, view.bytes);
             conformance_peek(s, from, b, &view);
         }
-        t->release(from, view.bytes);
+        rd_port_release(from, view.bytes);
         if (round % 2 == 0)
             continue; /* there is no place to return it to */
         if (!CHECK(conformance_can_send(s, from, b), "cannot send back"))
             break;
-        t->give_back(from, 200, round + 5000);
+        rd_port_give_back(from, 200, round + 5000);
         if (!CHECK(conformance_peek(s, to, a, &view), "it has not come back"))
             break;
         CHECK(!view.data && view.total == 200 && view.mark == round + 5000 && !view.back,
               "%" PRIu64 " bytes, mark %" PRIu64, view.total, view.mark);
-        t->release(to, view.total);
+        rd_port_release(to, view.total);
     }
     CHECK(!data || seen > 0, "no place was ever told");
     conformance_close(&w, 2);
@@ -475,14 +472,14 @@ void conformance_full_queues(const conformance_subject *s)
     uint32_t sent = 0, taken = 0;
     for (uint32_t round = 0; round < 100; round++) {
         const uint32_t sure = a->transport->pushes ? RD_QUEUE / 2 : RD_QUEUE;
-        while (sent - taken < RD_QUEUE && (sent - taken < sure || a->transport->can_send(to)) &&
+        while (sent - taken < RD_QUEUE && (sent - taken < sure || rd_port_can_send(to)) &&
                CHECK(conformance_can_send(s, to, a), "%u are too many", sent - taken)) {
             conformance_send_inline(a, to, &sent, sizeof sent, sent);
             sent++;
         }
         uint64_t room = 4;
-        CHECK(!a->transport->can_send(to) && !a->transport->reserve(to, 4, &room),
-              "more than %d fit", RD_QUEUE);
+        CHECK(!rd_port_can_send(to) && !rd_port_reserve(to, 4, &room), "more than %d fit",
+              RD_QUEUE);
         const uint32_t least = a->transport->pushes ? RD_QUEUE / 2 : 1; /* before room is made */
         for (uint32_t k = 0; k < least || (k <= round % RD_QUEUE && taken < sent); k++) {
             uint32_t got = 0;
@@ -508,7 +505,7 @@ void conformance_channels_are_apart(const conformance_subject *s)
     const rd_transport *t = a->transport;
     for (uint32_t i = 0; i < RD_QUEUE; i++)
         conformance_send_inline(a, t->port(a, 1, 1), &i, sizeof i, i);
-    CHECK(!t->can_send(t->port(a, 1, 1)), "not full");
+    CHECK(!rd_port_can_send(t->port(a, 1, 1)), "not full");
     for (uint32_t i = 0; i < 10; i++) {
         conformance_send_inline(a, t->port(a, 1, 2), &i, sizeof i, i);
         conformance_take(b, b->transport->port(b, 0, 2), (char *)&got, sizeof got, &mark);
@@ -543,11 +540,11 @@ void conformance_reservations_are_apart(const conformance_subject *s)
         uint64_t room = bytes;
         void *slots[4] = {NULL};
         for (uint32_t peer = 1; peer < 4; peer++)
-            if ((slots[peer] = t->reserve(t->port(a, peer, 0), bytes, &room)))
+            if ((slots[peer] = rd_port_reserve(t->port(a, peer, 0), bytes, &room)))
                 fill_message(slots[peer], bytes, peer, 0, round);
         for (uint32_t peer = 1; peer < 4; peer++)
             if (slots[peer])
-                t->commit(t->port(a, peer, 0), bytes, bytes, round);
+                rd_port_commit(t->port(a, peer, 0), bytes, bytes, round);
         for (uint32_t i = 0; i < 3; i++) { /* the first to come is another one each time */
             const uint32_t peer = 1 + (i + round) % 3;
             uint64_t mark;
@@ -557,10 +554,10 @@ void conformance_reservations_are_apart(const conformance_subject *s)
                              got, sizeof got, &mark);
             fill_message(want, bytes, peer, 0, round);
             CHECK(memcmp(got, want, bytes) == 0, "rank %u got other %u bytes", peer, bytes);
-            if ((slots[0] = t->reserve(t->port(a, peer, 1), bytes,
-                                       &room))) { /* what is free is used again */
+            if ((slots[0] = rd_port_reserve(t->port(a, peer, 1), bytes,
+                                            &room))) { /* what is free is used again */
                 memset(slots[0], 0x77, bytes);
-                t->commit(t->port(a, peer, 1), bytes, bytes, round);
+                rd_port_commit(t->port(a, peer, 1), bytes, bytes, round);
                 conformance_take(w.links[peer], w.links[peer]->transport->port(w.links[peer], 0, 1),
                                  got, sizeof got, &mark);
             }
@@ -578,22 +575,22 @@ void conformance_counts_of_messages(const conformance_subject *s)
         return;
     rd_link *a = w.links[0], *b = w.links[1];
     rd_port *to = a->transport->port(a, 1, 0), *from = b->transport->port(b, 0, 0);
-    const uint32_t before = a->transport->sent(to);
+    const uint32_t before = rd_port_sent(to);
     for (uint32_t i = 0; i < 60; i++) {
         const uint64_t bytes = i % 3 == 0 ? i % RD_INLINE : sizeof data - i % 7;
         rd_view view;
         if (i % 3 < 2 || a->transport->pushes) {
             fill_message(data, 2000, 0, 0, i);
             fill_message(data + sizeof data - 2000, 2000, 0, 0, i + 1);
-            pass(a, to, data, bytes, i, b, from, got);
+            pass(a, to, data, bytes, i, from, got);
             CHECK(memcmp(got, data, bytes) == 0, "other bytes");
         } else if (CHECK(conformance_can_send(s, to, a), "cannot send")) {
-            a->transport->give_back(to, 5, i);
+            rd_port_give_back(to, 5, i);
             if (CHECK(conformance_peek(s, from, b, &view), "nothing came"))
-                b->transport->release(from, view.total);
+                rd_port_release(from, view.total);
         }
-        CHECK(a->transport->sent(to) == before + i + 1, "%u after %u messages",
-              a->transport->sent(to) - before, i + 1);
+        CHECK(rd_port_sent(to) == before + i + 1, "%u after %u messages", rd_port_sent(to) - before,
+              i + 1);
     }
     conformance_close(&w, 2);
 }

@@ -48,13 +48,13 @@ static bool noticed(sleep_scene *x, rd_link *a, rd_port *port)
     rd_view view;
     switch (x->deed) {
     case RELEASE:
-        return a->transport->can_send(port);
+        return rd_port_can_send(port);
     case CLOSE:
         return a->transport->presence(a, 1).closed || a->transport->presence(a, 1).dead;
     case ABORT:
         return atomic_load(a->alarm);
     default:
-        return a->transport->peek(port, &view);
+        return rd_port_peek(port, &view);
     }
 }
 
@@ -75,18 +75,18 @@ static void act(sleep_scene *x, rd_link *b, rd_port *port)
         b->transport->abort(b, &(rd_error){.status = RONDA_EABORTED});
         break;
     case LEND:
-        if (b->transport->lends(port, memory, sizeof memory)) {
-            while (!b->transport->can_send(port))
+        if (rd_port_lends(port, memory, sizeof memory)) {
+            while (!rd_port_can_send(port))
                 conformance_pause(b, port);
-            b->transport->lend(port, &(rd_loan){.data = memory, .bytes = sizeof memory});
+            rd_port_lend(port, &(rd_loan){.data = memory, .bytes = sizeof memory});
             break;
         } /* fall through */
     default:
         conformance_send_inline(b, port, "wake", 4, 0);
         break;
     }
-    const uint32_t last = x->deed < RELEASE ? b->transport->sent(port) - 1 : 0;
-    while (x->deed < RELEASE && b->transport->pushes && !b->transport->gone(port, last))
+    const uint32_t last = x->deed < RELEASE ? rd_port_sent(port) - 1 : 0;
+    while (x->deed < RELEASE && b->transport->pushes && !rd_port_flushed(port, last))
         conformance_pause(b, port);
 }
 
@@ -142,7 +142,7 @@ static void meet(const conformance_subject *s, rd_link *a, rd_link *b)
         return;
     conformance_send_inline(a, a->transport->port(a, b->rank, 0), "x", 1, 0);
     CHECK(conformance_peek(s, port, b, &view), "they have not met");
-    b->transport->release(port, 1);
+    rd_port_release(port, 1);
 }
 
 /* A rank that is known by gossip says where it stands when its call is late. */

@@ -96,7 +96,7 @@ static void take(duet *s)
     t->pump(s->link);
     for (uint32_t c = 0; c < DUET_CHANNELS; c++) {
         rd_port *p = t->port(s->link, 1, c);
-        while (t->peek(p, &view)) {
+        while (rd_port_peek(p, &view)) {
             const uint8_t *data = view.data;
             uint64_t wrong = 0;
             for (uint64_t i = 0; i < view.bytes; i++)
@@ -105,7 +105,7 @@ static void take(duet *s)
                   s->taken[c], wrong);
             s->released[c] += view.bytes;
             const bool ends = s->released[c] == view.total;
-            t->release(p, view.bytes);
+            rd_port_release(p, view.bytes);
             s->taken[c] += ends;
             s->released[c] = ends ? 0 : s->released[c];
         }

@@ -37,18 +37,12 @@ uint64_t hurtful(rng *r, uint64_t now, uint64_t limit)
 enum { QUEUES = RD_CHANNELS + 2 }; /* the last two are for letters */
 
 static struct {
-    rd_transport transport;
+    rd_data data;
     rd_member *member;
-    rd_port *ports[LIAR_RANKS][QUEUES];
     uint32_t lines[LIAR_RANKS][QUEUES];
     rng random;
     uint32_t lie, countdown;
 } liar;
-
-static rd_port *liar_port(rd_link *link, uint32_t peer, uint32_t channel)
-{
-    return liar.ports[peer][channel] = rd_share_port(link, peer, channel);
-}
 
 /* Spoils where a line says that its bytes are, and how many. */
 static void spoil_ref(rd_line *l, uint64_t bytes, uint64_t total)
@@ -195,7 +189,7 @@ static void liar_commit(rd_port *port, uint64_t bytes, uint64_t total, uint64_t 
 {
     for (uint32_t peer = 0; peer < liar.member->link.size; peer++)
         for (uint32_t c = 0; c < QUEUES; c++)
-            if (liar.ports[peer][c] == port) {
+            if (rd_share_port(&liar.member->link, peer, c) == port) {
                 lie_or_commit(peer, c, port, bytes, total, mark);
                 return;
             }
@@ -204,12 +198,11 @@ static void liar_commit(rd_port *port, uint64_t bytes, uint64_t total, uint64_t 
 void become_liar(rd_link *link, uint64_t seed, uint32_t lie, uint32_t after)
 {
     memset(&liar, 0, sizeof liar);
-    liar.transport = rd_shm;
-    liar.transport.port = liar_port;
-    liar.transport.commit = liar_commit;
     liar.member = (rd_member *)link;
     liar.random = (rng){seed};
     liar.lie = lie;
     liar.countdown = after;
-    link->transport = &liar.transport;
+    liar.data = *liar.member->data;
+    liar.data.commit = liar_commit;
+    liar.member->data = &liar.data;
 }

@@ -32,6 +32,7 @@ typedef struct {
 } scrambled_world;
 
 struct rd_port {
+    const rd_data *data;
     rd_port *inner;
     scrambled_world *world;
     rng random;
@@ -65,6 +66,8 @@ static bool refuses(rd_port *p)
     return happens(p, p->world->mood.refuse);
 }
 
+static const rd_data scramble_data;
+
 static rd_port *scramble_port(rd_link *l, uint32_t peer, uint32_t channel)
 {
     scrambled_world *w = ((scrambled_link *)l)->world;
@@ -72,6 +75,7 @@ static rd_port *scramble_port(rd_link *l, uint32_t peer, uint32_t channel)
     rd_port *p = &w->ports[number];
     if (!p->inner) {
         p->inner = rd_local.port(inner_of(l), peer, channel);
+        p->data = &scramble_data;
         p->world = w;
         p->random.state = w->mood.seed + number * 0x9e3779b97f4a7c15;
     }
@@ -82,12 +86,12 @@ static rd_port *scramble_port(rd_link *l, uint32_t peer, uint32_t channel)
 
 static bool scramble_can_send(rd_port *p)
 {
-    return !refuses(p) && rd_local.can_send(p->inner);
+    return !refuses(p) && rd_port_can_send(p->inner);
 }
 
 static envelope *next_envelope(rd_port *p)
 {
-    return &p->envelopes[rd_local.sent(p->inner) % RD_QUEUE];
+    return &p->envelopes[rd_port_sent(p->inner) % RD_QUEUE];
 }
 
 /* A piece is written where it belongs in the copy of its message.  How long that one is the first
@@ -95,12 +99,12 @@ static envelope *next_envelope(rd_port *p)
 static void *scramble_reserve(rd_port *p, uint64_t least, uint64_t *room)
 {
     const uint64_t most = *room < RD_PIECE ? *room : RD_PIECE, bytes = most < least ? least : most;
-    if (refuses(p) || (!p->filling && !rd_local.can_send(p->inner)))
+    if (refuses(p) || (!p->filling && !rd_port_can_send(p->inner)))
         return NULL;
     p->reserved_inline = bytes <= RD_INLINE && !p->filling;
     *room = bytes;
     if (p->reserved_inline)
-        return rd_local.reserve(p->inner, bytes, room);
+        return rd_port_reserve(p->inner, bytes, room);
     envelope *e = p->filling ? p->filling : next_envelope(p);
     const uint64_t at = p->filling ? atomic_load(&e->come) : 0;
     if (!p->filling && e->capacity < bytes) {
@@ -114,13 +118,13 @@ static void *scramble_reserve(rd_port *p, uint64_t least, uint64_t *room)
 static void publish_envelope(rd_port *p, envelope *e, uint64_t mark)
 {
     const rd_loan loan = {.data = e, .bytes = sizeof *e, .mark = mark, .back = &TAG};
-    rd_local.lend(p->inner, &loan);
+    rd_port_lend(p->inner, &loan);
 }
 
 static void scramble_commit(rd_port *p, uint64_t bytes, uint64_t total, uint64_t mark)
 {
     if (p->reserved_inline) {
-        rd_local.commit(p->inner, bytes, total, mark);
+        rd_port_commit(p->inner, bytes, total, mark);
         return;
     }
     if (p->filling) {
@@ -180,24 +184,24 @@ static void scramble_lend(rd_port *p, const rd_loan *loan)
 
 static void scramble_give_back(rd_port *p, uint64_t bytes, uint64_t mark)
 {
-    rd_local.give_back(p->inner, bytes, mark);
+    rd_port_give_back(p->inner, bytes, mark);
 }
 
 static uint32_t scramble_sent(const rd_port *p)
 {
-    return rd_local.sent(p->inner);
+    return rd_port_sent(p->inner);
 }
 
 static bool scramble_home(rd_port *p, uint32_t message)
 {
-    return !refuses(p) && rd_local.home(p->inner, message);
+    return !refuses(p) && rd_port_completed(p->inner, message);
 }
 
 /* --- receiving --- */
 
 static bool scramble_peek(rd_port *p, rd_view *view)
 {
-    if (refuses(p) || !rd_local.peek(p->inner, view))
+    if (refuses(p) || !rd_port_peek(p->inner, view))
         return false;
     if (!view->data)
         return true;
@@ -221,7 +225,7 @@ static bool scramble_peek(rd_port *p, rd_view *view)
 static void scramble_release(rd_port *p, uint64_t bytes)
 {
     rd_view view;
-    if (!rd_local.peek(p->inner, &view))
+    if (!rd_port_peek(p->inner, &view))
         abort();
     const uint64_t total = view.back == &TAG ? ((const envelope *)view.data)->total : view.total;
     p->released += bytes;
@@ -229,9 +233,21 @@ static void scramble_release(rd_port *p, uint64_t bytes)
         abort();
     if (p->released == total) {
         p->released = p->shown = 0;
-        rd_local.release(p->inner, view.total);
+        rd_port_release(p->inner, view.total);
     }
 }
+
+static const rd_data scramble_data = {.can_send = scramble_can_send,
+                                      .reserve = scramble_reserve,
+                                      .commit = scramble_commit,
+                                      .share = scramble_share,
+                                      .lends = scramble_lends,
+                                      .lend = scramble_lend,
+                                      .give_back = scramble_give_back,
+                                      .sent = scramble_sent,
+                                      .completed = scramble_home,
+                                      .peek = scramble_peek,
+                                      .release = scramble_release};
 
 /* --- the rest is rd_local's --- */
 
@@ -333,17 +349,6 @@ static void scramble_close(rd_link *l)
 static const rd_transport scramble = {.name = "scramble",
                                       .lends_alloc = true,
                                       .port = scramble_port,
-                                      .can_send = scramble_can_send,
-                                      .reserve = scramble_reserve,
-                                      .commit = scramble_commit,
-                                      .share = scramble_share,
-                                      .lends = scramble_lends,
-                                      .lend = scramble_lend,
-                                      .give_back = scramble_give_back,
-                                      .sent = scramble_sent,
-                                      .home = scramble_home,
-                                      .peek = scramble_peek,
-                                      .release = scramble_release,
                                       .alloc = scramble_alloc,
                                       .free = scramble_free,
                                       .wait = scramble_wait,

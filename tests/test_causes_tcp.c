@@ -18,8 +18,8 @@ static void send_to(duet *s, uint32_t rank)
     const rd_transport *t = s->link->transport;
     uint64_t bytes = 8;
     rd_port *p = t->port(s->link, rank, 0);
-    memset(t->reserve(p, bytes, &bytes), 5, bytes);
-    t->commit(p, bytes, bytes, 9);
+    memset(rd_port_reserve(p, bytes, &bytes), 5, bytes);
+    rd_port_commit(p, bytes, bytes, 9);
 }
 
 /* Rank 0 calls rank 1, which is there, but leaves without a look at who has called. */

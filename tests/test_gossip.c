@@ -244,13 +244,13 @@ static void connect_chain(rd_link *links[], uint32_t size)
         uint64_t bytes = 1;
         rd_view view;
         rd_port *from = t->port(links[r], r + 1, 0), *to = t->port(links[r + 1], r, 0);
-        *(char *)t->reserve(from, 1, &bytes) = 'x';
-        t->commit(from, 1, 1, 0);
+        *(char *)rd_port_reserve(from, 1, &bytes) = 'x';
+        rd_port_commit(from, 1, 1, 0);
         const uint64_t until = rd_now_ns() + 10 * LATE_NS;
-        while (!t->peek(to, &view) && rd_now_ns() < until)
+        while (!rd_port_peek(to, &view) && rd_now_ns() < until)
             pump_all(links, size);
-        if (CHECK(t->peek(to, &view), "rank %u is not connected", r))
-            t->release(to, 1);
+        if (CHECK(rd_port_peek(to, &view), "rank %u is not connected", r))
+            rd_port_release(to, 1);
     }
 }
 

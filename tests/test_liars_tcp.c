@@ -206,8 +206,8 @@ TEST(credit_for_what_was_never_sent)
             return;
         rd_port *p = s.link->transport->port(s.link, 1, 0);
         for (uint64_t k = 0, bytes = 8; k < 2; k++) {
-            memset(s.link->transport->reserve(p, bytes, &bytes), 5, bytes);
-            s.link->transport->commit(p, bytes, bytes, 9);
+            memset(rd_port_reserve(p, bytes, &bytes), 5, bytes);
+            rd_port_commit(p, bytes, bytes, 9);
         }
         duet_tell(&s, &(rd_head){.kind = RD_CREDIT, .taken = 1, .freed = 8}, NULL, true);
         duet_go_on(&s, 1000000);
@@ -348,8 +348,8 @@ TEST(messages_on_two_connections)
         return;
     s.true_so_far = false;
     rd_port *p = s.link->transport->port(s.link, 1, 0);
-    memset(s.link->transport->reserve(p, bytes, &bytes), 5, bytes);
-    s.link->transport->commit(p, bytes, bytes, 9); /* rank 0 calls, since it is the lower one */
+    memset(rd_port_reserve(p, bytes, &bytes), 5, bytes);
+    rd_port_commit(p, bytes, bytes, 9); /* rank 0 calls, since it is the lower one */
     int called = -1;
     for (int i = 0; i < 1000 && called < 0; i++) {
         duet_go_on(&s, 1000000);

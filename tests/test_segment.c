@@ -513,17 +513,17 @@ TEST(every_line_is_doubted)
         l->ref.back = 0;
         spoil_line(&r, l, m->limit);
         atomic_store(&l->seq, i + 1);
-        if (!CHECK(t->peek(from, &view), "line %u is not seen", i))
+        if (!CHECK(rd_port_peek(from, &view), "line %u is not seen", i))
             break;
         check_view(m, &view, l, "at first");
         shown += view.total != UINT64_MAX;
         if (view.total != UINT64_MAX && view.bytes > 1) {
-            t->release(from, 1 + rng_below(&r, view.bytes - 1));
+            rd_port_release(from, 1 + rng_below(&r, view.bytes - 1));
             spoil_line(&r, l, m->limit);
-            t->peek(from, &view);
+            rd_port_peek(from, &view);
             check_view(m, &view, l, "after a part was taken");
         }
-        t->release(from, view.bytes);
+        rd_port_release(from, view.bytes);
     }
     CHECK(shown > rounds / 20, "only %" PRIu64 " lines were good", shown);
     t->close(links[0]);

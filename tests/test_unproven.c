@@ -483,8 +483,8 @@ TEST(a_connection_that_is_closed_before_the_greeting_is_opened_again)
     if (!duet_open(&s))
         return;
     rd_port *p = s.link->transport->port(s.link, 1, 0);
-    memset(s.link->transport->reserve(p, bytes, &bytes), 5, bytes);
-    s.link->transport->commit(p, bytes, bytes, 9);
+    memset(rd_port_reserve(p, bytes, &bytes), 5, bytes);
+    rd_port_commit(p, bytes, bytes, 9);
     int fd = -1;
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < 3000 && (fd = accept(s.listeners[1], NULL, NULL)) < 0; i++) {

@@ -116,7 +116,7 @@ static uint32_t closed_debtor(rd_engine *e, const rd_channel *c)
 {
     for (uint32_t i = 0; i < c->owed_count; i++)
         if (e->transport->presence(e->link, c->owed[i].peer).closed &&
-            !e->transport->home(c->owed[i].port, c->owed[i].message))
+            !rd_port_completed(c->owed[i].port, c->owed[i].message))
             return c->owed[i].peer;
     return RONDA_ANY;
 }
@@ -147,7 +147,7 @@ ronda_status rd_settle(rd_engine *e, uint64_t timeout_ns, bool failed, rd_error 
     const uint64_t until = rd_deadline_ns(timeout_ns);
     for (uint32_t c = 0; c < RD_CHANNELS; c++) {
         rd_channel *channel = &e->channels[c];
-        for (uint32_t idle = 0; channel->owed_count && !rd_channel_paid(e, channel); idle++) {
+        for (uint32_t idle = 0; channel->owed_count && !rd_channel_paid(channel); idle++) {
             if (atomic_load(e->link->alarm)) {
                 status = status || failed ? status : failed_meanwhile(e, err);
                 break;

@@ -126,7 +126,7 @@ static void say_waiting(page *p, rd_engine *e, const rd_flight *f, ranks *awaite
     for (const rd_flight *at = c->first; at && at != f; at = at->behind)
         older = at;
     for (uint32_t i = 0; i < c->owed_count && !older; i++)
-        if (!e->transport->home(c->owed[i].port, c->owed[i].message))
+        if (!rd_port_completed(c->owed[i].port, c->owed[i].message))
             add(awaited, c->owed[i].peer);
     if (older)
         say(p, "has not begun, comes after #%" PRIu64, older->job.record.sequence);
@@ -141,7 +141,7 @@ static void say_flight(page *p, rd_engine *e, const rd_flight *f)
     say_call(p, &f->job);
     for (uint32_t l = 0; f->begun && l < f->plan->lane_count; l++) {
         done += f->lanes[l].next - f->plan->lanes[l].first;
-        if (!f->done && !f->lost && rd_lane_waits(e, f, l))
+        if (!f->done && !f->lost && rd_lane_waits(f, l))
             add(&awaited, f->plan->lanes[l].peer);
     }
     if (f->done)
@@ -186,8 +186,7 @@ static void say_walk(page *p, rd_engine *e, const rd_awaited *what)
         for (uint32_t i = 0; i < g->count; i++) {
             const uint32_t m = plan->members[g->first + i];
             rd_view view;
-            if (m != RD_NONE &&
-                !e->transport->peek(rd_port_to(e, plan->steps[m].peer, channel), &view))
+            if (m != RD_NONE && !rd_port_peek(rd_port_to(e, plan->steps[m].peer, channel), &view))
                 add(&awaited, plan->steps[m].peer);
         }
     }

@@ -528,7 +528,7 @@ ronda_status rd_engine_run(rd_engine *e, const rd_job *job, uint64_t timeout_ns,
     rd_channel *c = rd_channel_of(e, job);
     if (job->plan->straight && !e->lanes_only && !e->first && !rd_mail_busy(e) && !rd_kin_busy(e) &&
         (!job->plan->straight_lends || e->transport->lends_alloc) &&
-        scratch_bytes(job->plan) <= c->bytes && rd_channel_paid(e, c)) {
+        scratch_bytes(job->plan) <= c->bytes && rd_channel_paid(c)) {
         enter(e, &job->record);
         if (rd_engine_must_leave(e, job->record.sequence))
             return rd_engine_give_up(e, err);

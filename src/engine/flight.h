@@ -144,7 +144,7 @@ uint32_t rd_channel_bit(const rd_engine *e, const rd_flight *f);
 uint32_t rd_channel_number(const rd_engine *e, const rd_job *job);
 rd_channel *rd_channel_of(rd_engine *e, const rd_job *job);
 /* Whether all loans of a channel's scratch have come home; forgets those that have. */
-bool rd_channel_paid(rd_engine *e, rd_channel *c);
+bool rd_channel_paid(rd_channel *c);
 
 /* run.c */
 void rd_flight_begin(rd_engine *e, rd_flight *f);       /* its channel is free */
@@ -212,7 +212,7 @@ void rd_engine_lose(rd_engine *e);       /* the same, for what is found by the w
 /* look.c */
 /* Does a flight that has begun wait for the peer of its lane l, be it for a message, for room, or for
  * a loan to come home? */
-bool rd_lane_waits(rd_engine *e, const rd_flight *f, uint32_t l);
+bool rd_lane_waits(const rd_flight *f, uint32_t l);
 /* What has gone wrong with those that are waited for, by `what` or by all flights; else OK and one whom we
  * wait for, RONDA_ANY: nobody, things can go on. */
 ronda_status rd_look_around(rd_engine *e, const rd_record *call, const rd_awaited *what,

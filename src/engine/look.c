@@ -4,21 +4,21 @@
  * at the board, where its peers have announced their calls, and at the queues to and from them. */
 #include "engine/flight.h"
 
-bool rd_lane_waits(rd_engine *e, const rd_flight *f, uint32_t l)
+bool rd_lane_waits(const rd_flight *f, uint32_t l)
 {
     const rd_lane_state *lane = &f->lanes[l];
     rd_view view;
     if (f->plan->lanes[l].peer == RD_NONE)
         return false;
     if (!f->plan->lanes[l].sends) /* less than an element of a message is of no use */
-        return lane->next != lane->end && (!e->transport->peek(lane->port, &view) ||
+        return lane->next != lane->end && (!rd_port_peek(lane->port, &view) ||
                                            (view.bytes < f->width && view.bytes < view.total));
-    if (lane->next != lane->end && (lane->refused || !e->transport->can_send(lane->port)))
+    if (lane->next != lane->end && (lane->refused || !rd_port_can_send(lane->port)))
         return true; /* refused: there is room for a message, but not for its bytes */
-    if (e->transport->pushes && lane->port && lane->next == lane->end &&
-        !e->transport->gone(lane->port, lane->base + lane->end - 1))
+    if (lane->port && lane->next == lane->end &&
+        !rd_port_flushed(lane->port, lane->base + lane->end - 1))
         return true;
-    return lane->lent && !e->transport->home(lane->port, lane->base + lane->lent - 1);
+    return lane->lent && !rd_port_completed(lane->port, lane->base + lane->lent - 1);
 }
 
 static bool has_closed(rd_engine *e, uint32_t peer)
@@ -32,7 +32,7 @@ static ronda_status look_at_loan(rd_engine *e, const rd_record *call, const rd_l
 {
     /* First, since it may have taken it and closed; this also finds that the peer has died, and fails the world */
     const bool closed = has_closed(e, loan->peer);
-    if (e->transport->home(loan->port, loan->message))
+    if (rd_port_completed(loan->port, loan->message))
         return RONDA_OK;
     if (*whom == RONDA_ANY)
         *whom = loan->peer;
@@ -63,7 +63,7 @@ static ronda_status look(rd_engine *e, const rd_flight *f, uint32_t *whom, uint3
         if (lane->peer == RD_NONE)
             continue;
         const bool closed = has_closed(e, lane->peer);
-        if (!rd_lane_waits(e, f, l))
+        if (!rd_lane_waits(f, l))
             continue;
         const ronda_status status = rd_trouble_look(e->link, &f->job.record, lane->peer, err);
         if (status)
@@ -86,8 +86,8 @@ static ronda_status look_at(rd_engine *e, const rd_record *call, const rd_awaite
 {
     rd_view view;
     const bool closed = has_closed(e, what->peer);
-    if (what->sends ? e->transport->can_send(what->port)
-                    : e->transport->peek(what->port, &view) && view.bytes == view.total)
+    if (what->sends ? rd_port_can_send(what->port)
+                    : rd_port_peek(what->port, &view) && view.bytes == view.total)
         return RONDA_OK;
     *whom = what->peer;
     const ronda_status status = rd_trouble_look(e->link, call, what->peer, err);

@@ -68,11 +68,11 @@ static bool add_words(rd_engine *e, uint32_t peer, uint64_t mark, uint64_t first
 }
 
 /* Its letter is done when the message sent last is home. */
-static void lend(const rd_engine *e, rd_way *w, const rd_parcel *p)
+static void lend(rd_way *w, const rd_parcel *p)
 {
     rd_letter *l = p->letter;
     l->lent = true;
-    l->message = e->transport->sent(w->port) - 1;
+    l->message = rd_port_sent(w->port) - 1;
     *(w->lent_first ? &w->lent_last->behind : &w->lent_first) = l;
     w->lent_last = l;
 }
@@ -80,37 +80,36 @@ static void lend(const rd_engine *e, rd_way *w, const rd_parcel *p)
 /* As much of a parcel as there is room for; true: all of it.  Goods are lent where they lie, if they can be.
  * A short letter is done before it is read, so it is copied, in small pieces: the arena is for what will be
  * read soon. */
-static bool push_one(rd_engine *e, rd_way *w, rd_parcel *p)
+static bool push_one(rd_way *w, rd_parcel *p)
 {
-    const rd_transport *t = e->transport;
     const bool is_short = p->mark >> 56 == SHORT;
-    if (p->mark >> 56 == GOODS && !p->taken && t->lends(w->port, p->data, p->bytes)) {
-        if (!t->can_send(w->port))
+    if (p->mark >> 56 == GOODS && !p->taken && rd_port_lends(w->port, p->data, p->bytes)) {
+        if (!rd_port_can_send(w->port))
             return false;
-        t->lend(w->port, &(rd_loan){.data = p->data, .bytes = p->bytes, .mark = p->mark});
-        lend(e, w, p);
+        rd_port_lend(w->port, &(rd_loan){.data = p->data, .bytes = p->bytes, .mark = p->mark});
+        lend(w, p);
         return true;
     }
     do {
         uint64_t bytes = p->bytes - p->taken;
         if (is_short && bytes > RD_SHORT_PIECE)
             bytes = RD_SHORT_PIECE;
-        void *slot = t->reserve(w->port, p->bytes <= RD_INLINE ? bytes : 0, &bytes);
+        void *slot = rd_port_reserve(w->port, p->bytes <= RD_INLINE ? bytes : 0, &bytes);
         if (!slot)
             return false;
         rd_put(slot, p->data + p->taken, bytes);
-        t->commit(w->port, bytes, p->bytes, p->mark);
+        rd_port_commit(w->port, bytes, p->bytes, p->mark);
         p->taken += bytes;
     } while (p->taken < p->bytes);
-    if (t->pushes && p->letter)
-        lend(e, w, p);
+    if (rd_data_of(w->port)->pushes && p->letter)
+        lend(w, p);
     return true;
 }
 
 static uint32_t push(rd_engine *e, rd_way *w)
 {
     uint32_t ran = 0;
-    while (w->first && push_one(e, w, w->first)) {
+    while (w->first && push_one(w, w->first)) {
         rd_parcel *p = w->first;
         if (p->letter && !p->letter->lent)
             rd_letter_done(e->mail, p->letter);
@@ -406,7 +405,7 @@ static uint32_t pull(rd_engine *e, uint32_t peer, uint32_t which)
     rd_way *w = way_to(e, peer, which);
     uint32_t ran = 0;
     rd_view v;
-    for (; e->transport->peek(w->port, &v) && !is_to_come(w, &v); ran++) {
+    for (; rd_port_peek(w->port, &v) && !is_to_come(w, &v); ran++) {
         bool later = false;
         if (!understand(e, w, peer, &v, &later)) {
             e->wrong = peer + 1;
@@ -422,7 +421,7 @@ static uint32_t pull(rd_engine *e, uint32_t peer, uint32_t which)
             rd_move((w->into ? (char *)w->into->what.data : w->keep->data) + w->read, v.data,
                     v.bytes);
         w->read += v.bytes;
-        e->transport->release(w->port, v.bytes);
+        rd_port_release(w->port, v.bytes);
         if (w->reading && w->read == w->total)
             finish_reading(e, w);
     }
@@ -434,7 +433,7 @@ static uint32_t pull(rd_engine *e, uint32_t peer, uint32_t which)
 static uint32_t come_home(rd_engine *e, rd_way *w)
 {
     uint32_t ran = 0;
-    for (; w->lent_first && e->transport->home(w->port, w->lent_first->message); ran++) {
+    for (; w->lent_first && rd_port_completed(w->port, w->lent_first->message); ran++) {
         rd_letter *l = w->lent_first;
         w->lent_first = l->behind;
         rd_letter_done(e->mail, l);

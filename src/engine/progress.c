@@ -23,10 +23,10 @@ uint32_t rd_channel_bit(const rd_engine *e, const rd_flight *f)
     return 1u << rd_channel_number(e, &f->job);
 }
 
-bool rd_channel_paid(rd_engine *e, rd_channel *c)
+bool rd_channel_paid(rd_channel *c)
 {
     while (c->owed_count &&
-           e->transport->home(c->owed[c->owed_count - 1].port, c->owed[c->owed_count - 1].message))
+           rd_port_completed(c->owed[c->owed_count - 1].port, c->owed[c->owed_count - 1].message))
         c->owed_count--;
     return c->owed_count == 0;
 }
@@ -54,7 +54,7 @@ static void end(rd_engine *e, rd_flight *f)
         const rd_lane_state *lane = &f->lanes[l];
         const uint32_t scratch = lane->lent > lane->lent_user ? lane->lent : 0;
         const uint32_t last = lane->swapped > scratch ? lane->swapped : scratch;
-        if (last && !e->transport->home(lane->port, lane->base + last - 1))
+        if (last && !rd_port_completed(lane->port, lane->base + last - 1))
             rd_channel_owes(
                 c, (rd_loan_out){lane->port, f->plan->lanes[l].peer, lane->base + last - 1});
     }
@@ -92,7 +92,7 @@ static uint32_t move(rd_engine *e)
 {
     uint32_t ran = 0, seen = 0; /* channels whose first flight cannot go on */
     for (rd_flight *f; (f = rd_flight_next(e, e->busy & ~seen));) {
-        if (f->begun || rd_channel_paid(e, rd_channel_of(e, &f->job))) {
+        if (f->begun || rd_channel_paid(rd_channel_of(e, &f->job))) {
             if (!f->begun)
                 begin(e, f);
             ran += advance(e, f);

@@ -28,7 +28,7 @@ void rd_flight_begin(rd_engine *e, rd_flight *f)
         *state = (rd_lane_state){.next = lane->first, .end = lane->end};
         if (lane->peer != RD_NONE) {
             state->port = rd_port_to(e, lane->peer, channel);
-            state->base = e->transport->sent(state->port) - lane->first;
+            state->base = rd_port_sent(state->port) - lane->first;
         }
         f->open[l] = l;
     }
@@ -36,14 +36,14 @@ void rd_flight_begin(rd_engine *e, rd_flight *f)
 
 /* --- readiness --- */
 
-static inline bool ready(rd_engine *e, const rd_flight *f, const rd_step *s)
+static inline bool ready(const rd_flight *f, const rd_step *s)
 {
     const rd_dep *d = f->plan->deps + s->first_dep;
     for (const rd_dep *end = d + s->deps; d < end; d++) {
         const rd_lane_state *lane = &f->lanes[d->lane];
         if (lane->next <= d->step)
             return false;
-        if (d->step < lane->lent && !e->transport->home(lane->port, lane->base + d->step))
+        if (d->step < lane->lent && !rd_port_completed(lane->port, lane->base + d->step))
             return false;
     }
     return true;
@@ -54,7 +54,7 @@ static inline bool ready(rd_engine *e, const rd_flight *f, const rd_step *s)
 static inline bool arrived(rd_engine *e, rd_flight *f, const rd_lane_state *lane, const rd_step *s,
                            rd_view *view)
 {
-    if (!e->transport->peek(lane->port, view))
+    if (!rd_port_peek(lane->port, view))
         return false;
     const bool fits = view->mark == f->job.record.mark && view->total == s->count * f->width;
     if (fits && view->bytes <= view->total - lane->taken && (view->data || s->verb == RD_RECV))
@@ -80,28 +80,27 @@ static void advance_send(rd_lane_state *lane, uint64_t bytes, uint64_t total)
 }
 
 /* A piece has been written for one peer: a send of the same bytes may let its own peer read it there. */
-static void ride(rd_engine *e, rd_flight *f, uint32_t send, const rd_port *written, uint64_t done,
-                 uint64_t bytes)
+static void ride(rd_flight *f, uint32_t send, const rd_port *written, uint64_t done, uint64_t bytes)
 {
     const rd_step *t = &f->plan->steps[send];
     rd_lane_state *lane = &f->lanes[t->lane];
     const uint64_t total = t->count * f->width;
     if (lane->next == send && lane->taken == done &&
-        e->transport->share(lane->port, written, bytes, total, f->job.record.mark))
+        rd_port_share(lane->port, written, bytes, total, f->job.record.mark))
         advance_send(lane, bytes, total);
 }
 
 /* The elder twin is about to send the same bytes: then they are written once, for both.  But nobody
  * waits for long: what the elder waits for may wait for this one, or for what is behind it in its lane.
  * Long is a number of rounds that is over before a rank goes to sleep. */
-static bool left_to_elder(rd_engine *e, const rd_flight *f, rd_lane_state *lane, const rd_step *s)
+static bool left_to_elder(const rd_flight *f, rd_lane_state *lane, const rd_step *s)
 {
     if (s->elder == RD_NONE || (s->count * f->width - lane->taken) <= RD_SHORT_PIECE)
         return false;
     const rd_step *t = &f->plan->steps[s->elder];
     const rd_lane_state *other = &f->lanes[t->lane];
-    return other->next == s->elder && other->taken == lane->taken &&
-           (lane->taken || ready(e, f, t)) && lane->held++ < RD_PATIENCE;
+    return other->next == s->elder && other->taken == lane->taken && (lane->taken || ready(f, t)) &&
+           lane->held++ < RD_PATIENCE;
 }
 
 /* A short message that is only copied goes in small pieces, so that the peer takes one while the next is
@@ -123,19 +122,19 @@ static uint32_t run_copied_send(rd_engine *e, rd_flight *f, rd_lane_state *lane,
         const uint64_t done = lane->taken;
         uint64_t bytes = next_piece(f, total, total - done);
         lane->refused = false;
-        if (left_to_elder(e, f, lane, s))
+        if (left_to_elder(f, lane, s))
             return 0;
-        void *slot = e->transport->reserve(lane->port, 0, &bytes);
+        void *slot = rd_port_reserve(lane->port, 0, &bytes);
         lane->refused = !slot;
         if (!slot)
             return 0;
         rd_stage(&e->distances[s->peer], slot, from + done, bytes);
-        e->transport->commit(lane->port, bytes, total, f->job.record.mark);
+        rd_port_commit(lane->port, bytes, total, f->job.record.mark);
         uint32_t twin = bytes > RD_SHORT_PIECE ? s->twin : RD_NONE;
         for (uint32_t k = 0; k < f->plan->shape.size && twin != RD_NONE; k++) {
             const rd_step *t = &f->plan->steps[twin];
-            if (done || ready(e, f, t))
-                ride(e, f, twin, lane->port, done, bytes);
+            if (done || ready(f, t))
+                ride(f, twin, lane->port, done, bytes);
             twin = t->twin;
         }
         advance_send(lane, bytes, total);
@@ -145,16 +144,15 @@ static uint32_t run_copied_send(rd_engine *e, rd_flight *f, rd_lane_state *lane,
 }
 
 /* A message that is in its line. */
-static uint32_t run_inline_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const char *from,
-                                uint64_t bytes)
+static uint32_t run_inline_send(rd_flight *f, rd_lane_state *lane, const char *from, uint64_t bytes)
 {
     uint64_t room = bytes;
-    void *slot = e->transport->reserve(lane->port, bytes, &room);
+    void *slot = rd_port_reserve(lane->port, bytes, &room);
     lane->refused = !slot;
     if (!slot)
         return 0;
     rd_put(slot, from, bytes);
-    e->transport->commit(lane->port, bytes, bytes, f->job.record.mark);
+    rd_port_commit(lane->port, bytes, bytes, f->job.record.mark);
     lane->next++;
     return 1;
 }
@@ -165,23 +163,23 @@ static uint32_t run_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const 
     const char *from = place(f, s->from_buffer, s->from_at);
 
     if (bytes <= RD_INLINE)
-        return run_inline_send(e, f, lane, from, bytes);
-    if (lane->taken || !e->transport->lends(lane->port, from, bytes)) {
+        return run_inline_send(f, lane, from, bytes);
+    if (lane->taken || !rd_port_lends(lane->port, from, bytes)) {
         uint32_t ran;
         const bool swapped =
             s->back != RD_NONE && !lane->taken && rd_swap_send(e, f, lane, s, from, &ran);
         return swapped ? ran : run_copied_send(e, f, lane, s, from);
     }
-    if (!e->transport->can_send(lane->port))
+    if (!rd_port_can_send(lane->port))
         return 0;
     rd_loan loan = {.data = from, .bytes = bytes, .mark = f->job.record.mark};
     if (s->back != RD_NONE) {
         const rd_step *back = &f->plan->steps[s->back];
         char *to = place(f, back->to_buffer, back->to_at);
-        loan.back = e->transport->lends(lane->port, to, bytes) ? to : NULL;
+        loan.back = rd_port_lends(lane->port, to, bytes) ? to : NULL;
         loan.back_ordinal = back->ordinal;
     }
-    e->transport->lend(lane->port, &loan);
+    rd_port_lend(lane->port, &loan);
     lane->lent = ++lane->next;
     if (s->from_buffer != RD_SCRATCH)
         lane->lent_user = lane->next;
@@ -202,7 +200,7 @@ static uint32_t find_returns(rd_engine *e, rd_flight *f, const rd_step *s, const
         const rd_step *t = &f->plan->steps[send];
         rd_lane_state *lane = &f->lanes[t->lane];
         if (t->peer == peer && t->ordinal == view->back_ordinal && lane->next == send &&
-            e->transport->can_send(lane->port)) {
+            rd_port_can_send(lane->port)) {
             e->fused[outs - 1] = (rd_fused){send, true};
             e->outs[outs] = view->back;
             return outs + 1;
@@ -220,8 +218,7 @@ static bool is_fused(const rd_engine *e, uint32_t send, uint32_t outs)
 }
 
 /* Can this send go out with a fold that makes so many bytes of it, after `done` others? */
-static bool goes_along(rd_engine *e, const rd_flight *f, uint32_t send, uint64_t done,
-                       uint64_t bytes)
+static bool goes_along(const rd_flight *f, uint32_t send, uint64_t done, uint64_t bytes)
 {
     const rd_step *t = &f->plan->steps[send];
     const rd_lane_state *lane = &f->lanes[t->lane];
@@ -229,7 +226,7 @@ static bool goes_along(rd_engine *e, const rd_flight *f, uint32_t send, uint64_t
     if (lane->next != send || lane->taken != done || (bytes <= RD_INLINE && bytes != total))
         return false;
     return total <= RD_INLINE || lane->taken ||
-           !e->transport->lends(lane->port, place(f, t->from_buffer, t->from_at), total);
+           !rd_port_lends(lane->port, place(f, t->from_buffer, t->from_at), total);
 }
 
 /* Of long pieces one is written, and the other peers read that one too. */
@@ -240,9 +237,9 @@ static uint32_t find_writes(rd_engine *e, rd_flight *f, const rd_step *s, uint64
         const uint32_t send = f->plan->forwards[s->first_forward + i];
         const rd_step *t = &f->plan->steps[send];
         uint64_t room = bytes;
-        if (is_fused(e, send, outs) || !goes_along(e, f, send, done, bytes))
+        if (is_fused(e, send, outs) || !goes_along(f, send, done, bytes))
             continue;
-        void *slot = e->transport->reserve(f->lanes[t->lane].port, bytes, &room);
+        void *slot = rd_port_reserve(f->lanes[t->lane].port, bytes, &room);
         if (!slot)
             continue;
         e->fused[outs - 1] = (rd_fused){send, false};
@@ -263,14 +260,14 @@ static void finish_fused(rd_engine *e, rd_flight *f, const rd_step *s, uint64_t 
         rd_lane_state *lane = &f->lanes[t->lane];
         const uint64_t total = t->count * f->width;
         if (e->fused[i].returned)
-            e->transport->give_back(lane->port, total, f->job.record.mark);
+            rd_port_give_back(lane->port, total, f->job.record.mark);
         else
-            e->transport->commit(lane->port, bytes, total, f->job.record.mark);
+            rd_port_commit(lane->port, bytes, total, f->job.record.mark);
         advance_send(lane, bytes, total);
         for (uint32_t k = 0; k < s->forward_count && !e->fused[i].returned; k++) {
             const uint32_t other = f->plan->forwards[s->first_forward + k];
-            if (bytes > RD_SHORT_PIECE && goes_along(e, f, other, done, bytes))
-                ride(e, f, other, lane->port, done, bytes);
+            if (bytes > RD_SHORT_PIECE && goes_along(f, other, done, bytes))
+                ride(f, other, lane->port, done, bytes);
         }
     }
 }
@@ -299,10 +296,9 @@ static uint64_t usable(const rd_flight *f, const rd_view *view)
 }
 
 /* The first `bytes` of step s that are not yet done have been; true if that was all of it. */
-static bool take(rd_engine *e, const rd_flight *f, rd_lane_state *lane, const rd_step *s,
-                 uint64_t bytes)
+static bool take(const rd_flight *f, rd_lane_state *lane, const rd_step *s, uint64_t bytes)
 {
-    e->transport->release(lane->port, bytes);
+    rd_port_release(lane->port, bytes);
     lane->taken += bytes;
     if (lane->taken < s->count * f->width)
         return false;
@@ -330,7 +326,7 @@ static uint32_t run_fold(rd_engine *e, rd_flight *f, rd_lane_state *lane, const 
         outs = find_writes(e, f, s, lane->taken, bytes, outs);
     const uint64_t done = lane->taken;
     fold(e, f, s, outs, in, 2, whole ? s->count : bytes / f->width);
-    take(e, f, lane, s, bytes);
+    take(f, lane, s, bytes);
     finish_fused(e, f, s, done, bytes, outs);
     return outs;
 }
@@ -343,14 +339,14 @@ static uint32_t run_recv(rd_engine *e, rd_flight *f, rd_lane_state *lane, const 
         const char *slot = rd_swap_take(e, f, s);
         if (slot)
             rd_land(f->plan, s, to, slot, view->total);
-        take(e, f, lane, s, view->total);
+        take(f, lane, s, view->total);
         return 1;
     }
     const uint64_t bytes = usable(f, view);
     if (bytes == 0 && view->total)
         return 0;
     rd_land(f->plan, s, to, view->data, bytes);
-    if (take(e, f, lane, s, bytes))
+    if (take(f, lane, s, bytes))
         rd_swap_take(e, f, s);
     return 1;
 }
@@ -387,7 +383,7 @@ static uint32_t run_group(rd_engine *e, rd_flight *f, const rd_step *leader)
     uint64_t bytes;
     uint32_t outs = 1;
 
-    if (!gather(e, f, g, &bytes) || !ready(e, f, leader))
+    if (!gather(e, f, g, &bytes) || !ready(f, leader))
         return 0;
     e->outs[0] = place(f, leader->to_buffer, leader->to_at) + taken;
     const bool whole = bytes == leader->count * f->width;
@@ -402,7 +398,7 @@ static uint32_t run_group(rd_engine *e, rd_flight *f, const rd_step *leader)
     for (uint32_t i = 0; i < g->count; i++) {
         const uint32_t m = f->plan->members[g->first + i];
         if (m != RD_NONE)
-            take(e, f, &f->lanes[f->plan->steps[m].lane], &f->plan->steps[m], bytes);
+            take(f, &f->lanes[f->plan->steps[m].lane], &f->plan->steps[m], bytes);
     }
     finish_fused(e, f, leader, taken, bytes, outs);
     return g->arriving + outs - 1;
@@ -415,7 +411,7 @@ static uint32_t run_receive(rd_engine *e, rd_flight *f, rd_lane_state *lane, con
         return lane->next == f->plan->groups[s->group].leader ? run_group(e, f, s) : 0;
     if (!arrived(e, f, lane, s, &view))
         return 0;
-    if (view.data && !ready(e, f, s)) /* what was returned is in place: it waits for nothing */
+    if (view.data && !ready(f, s)) /* what was returned is in place: it waits for nothing */
         return 0;
     return s->verb == RD_FOLD ? run_fold(e, f, lane, s, &view) : run_recv(e, f, lane, s, &view);
 }
@@ -440,7 +436,7 @@ static uint32_t run_lane(rd_engine *e, rd_flight *f, rd_lane_state *lane)
         const rd_step *s = &f->plan->steps[lane->next];
         if (s->verb == RD_RECV || s->verb == RD_FOLD || s->verb == RD_FOLD_MANY)
             return ran + run_receive(e, f, lane, s);
-        now = !ready(e, f, s)      ? 0
+        now = !ready(f, s)         ? 0
               : s->verb == RD_SEND ? run_send(e, f, lane, s)
                                    : run_local(f, lane, s);
         ran += now;
@@ -469,10 +465,10 @@ bool rd_flight_ended(rd_engine *e, rd_flight *f)
         return false;
     for (uint32_t l = 0; l < f->plan->lane_count; l++) {
         const rd_lane_state *lane = &f->lanes[l];
-        if (lane->lent_user && !e->transport->home(lane->port, lane->base + lane->lent_user - 1))
+        if (lane->lent_user && !rd_port_completed(lane->port, lane->base + lane->lent_user - 1))
             return false;
         if (e->transport->pushes && f->plan->lanes[l].sends && lane->port &&
-            !e->transport->gone(lane->port, lane->base + lane->end - 1))
+            !rd_port_flushed(lane->port, lane->base + lane->end - 1))
             return false;
     }
     return true;

@@ -47,14 +47,14 @@ static ronda_status lend_step(walk *w, const rd_step *s)
                           .bytes = s->count * w->width,
                           .mark = w->job->record.mark};
     w->patience.idle = 0;
-    while (!w->e->transport->can_send(port)) {
+    while (!rd_port_can_send(port)) {
         const ronda_status status = await_room(w, s, port);
         if (status)
             return status;
     }
-    w->e->transport->lend(port, &loan);
+    rd_port_lend(port, &loan);
     rd_channel_owes(&w->e->channels[w->channel],
-                    (rd_loan_out){port, s->peer, w->e->transport->sent(port) - 1});
+                    (rd_loan_out){port, s->peer, rd_port_sent(port) - 1});
     return RONDA_OK;
 }
 
@@ -64,16 +64,16 @@ static ronda_status send_step(walk *w, const rd_step *s)
     uint64_t bytes = s->count * w->width;
     if (bytes > RD_INLINE)
         return lend_step(w, s);
-    void *slot = w->e->transport->reserve(port, bytes, &bytes);
+    void *slot = rd_port_reserve(port, bytes, &bytes);
 
     w->patience.idle = 0;
-    for (; !slot; slot = w->e->transport->reserve(port, bytes, &bytes)) {
+    for (; !slot; slot = rd_port_reserve(port, bytes, &bytes)) {
         const ronda_status status = await_room(w, s, port);
         if (status)
             return status;
     }
     rd_put(slot, place(w, s->from_buffer, s->from_at), bytes);
-    w->e->transport->commit(port, bytes, bytes, w->job->record.mark);
+    rd_port_commit(port, bytes, bytes, w->job->record.mark);
     return RONDA_OK;
 }
 
@@ -81,8 +81,7 @@ static ronda_status send_step(walk *w, const rd_step *s)
 static ronda_status await_message(walk *w, const rd_step *s, rd_port *port, rd_view *view)
 {
     w->patience.idle = 0;
-    while (!w->e->transport->peek(port, view) ||
-           (view->bytes < view->total && view->total != UINT64_MAX)) {
+    while (!rd_port_peek(port, view) || (view->bytes < view->total && view->total != UINT64_MAX)) {
         const rd_awaited message = {port, s->peer, false, w->job, s};
         const ronda_status status =
             rd_engine_idle(w->e, &w->job->record, &message, port, &w->patience, w->err);
@@ -115,7 +114,7 @@ static ronda_status receive_step(walk *w, const rd_step *s)
         const void *in[2] = {left ? here : view.data, left ? view.data : here};
         rd_job_fold(w->job, &out, 1, in, 2, s->count, s->scale ? w->plan->shape.size : 0);
     }
-    w->e->transport->release(port, view.total);
+    rd_port_release(port, view.total);
     return RONDA_OK;
 }
 
@@ -142,7 +141,7 @@ static ronda_status group_step(walk *w, const rd_step *leader)
     for (uint32_t i = 0; i < g->count; i++)
         if (members[i] != RD_NONE) {
             const rd_step *s = &w->plan->steps[members[i]];
-            w->e->transport->release(port_to(w, s->peer), s->count * w->width);
+            rd_port_release(port_to(w, s->peer), s->count * w->width);
         }
     return RONDA_OK;
 }

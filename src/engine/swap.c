@@ -36,7 +36,7 @@ static bool is_home(const rd_engine *e)
     rd_swap *w = e->swap;
     for (uint32_t i = 0; w->owner && i < w->owner->link->size * RD_SLOTS; i++) {
         rd_swap_slot *s = &w->of[i];
-        if (s->port && !w->owner->transport->home(s->port, s->message))
+        if (s->port && !rd_port_completed(s->port, s->message))
             return false;
         *s = (rd_swap_slot){0};
     }
@@ -102,9 +102,8 @@ static char *place(const rd_engine *e, uint32_t peer, uint32_t slot)
 static uint32_t empty_slot(const rd_engine *e, const rd_swap_slot slot[])
 {
     uint32_t i = 0;
-    while (
-        i < e->swap->slots &&
-        (slot[i].awaited || (slot[i].port && !e->transport->home(slot[i].port, slot[i].message))))
+    while (i < e->swap->slots &&
+           (slot[i].awaited || (slot[i].port && !rd_port_completed(slot[i].port, slot[i].message))))
         i++;
     return i;
 }
@@ -125,16 +124,16 @@ bool rd_swap_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step
         return !f->staged;
     }
     char *to = place(e, s->peer, i);
-    if (!e->transport->lends(lane->port, to, bytes))
+    if (!rd_port_lends(lane->port, to, bytes))
         return false;
-    if (!e->transport->can_send(lane->port))
+    if (!rd_port_can_send(lane->port))
         return true;
     rd_stage(&e->distances[s->peer], to, from, bytes);
-    e->transport->lend(lane->port, &(rd_loan){.data = to,
-                                              .bytes = bytes,
-                                              .mark = f->job.record.mark,
-                                              .back = to,
-                                              .back_ordinal = back->ordinal});
+    rd_port_lend(lane->port, &(rd_loan){.data = to,
+                                        .bytes = bytes,
+                                        .mark = f->job.record.mark,
+                                        .back = to,
+                                        .back_ordinal = back->ordinal});
     slot[i] = (rd_swap_slot){lane->port, lane->base + lane->next, s->back + 1};
     lane->held = 0;
     lane->refused = false;

@@ -61,6 +61,8 @@ static bool local_lends(const rd_port *port, const void *data, uint64_t bytes)
     return true;
 }
 
+static const rd_data local_data = {RD_SHARE_DATA, .lends = local_lends};
+
 static void *local_alloc(rd_link *link, size_t bytes)
 {
     (void)link;
@@ -128,6 +130,7 @@ static local_link *open_one(void *mapping, size_t bytes, uint32_t rank, uint32_t
     l->member.membarrier = MEMBARRIER_CMD_PRIVATE_EXPEDITED;
     l->member.fences =
         syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
+    l->member.data = &local_data;
     l->member.sleep = sleep_here;
     l->member.ring = ring;
     if (!rd_member_open(&l->member, &rd_local, mapping, rank, size)) {
@@ -211,7 +214,6 @@ const rd_transport rd_local = {.name = "local",
                                RD_SHARE_SLOTS,
                                .presence = rd_share_presence,
                                .quiesce = rd_share_quiesce,
-                               .lends = local_lends,
                                .alloc = local_alloc,
                                .free = local_free,
                                .close = local_close,

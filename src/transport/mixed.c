@@ -1,6 +1,6 @@
 /* mixed.c: shared memory inside a host, sockets between hosts.
  *
- * A mixed link has two others, and each of its ports is one of theirs.  What concerns a peer is asked of the link
+ * A mixed link has two others, and its ports are theirs.  What concerns a peer is asked of the link
  * that leads to it; what this rank says of itself is said to both.  Two alarms are one: who sees one raises the
  * other.  A rank sleeps as its shared memory wants it, and sockets wake it too.
  *
@@ -12,11 +12,6 @@
 #include "base/mem.h"
 #include "transport/tcp.h"
 
-struct rd_port {
-    const rd_transport *way; /* NULL: not used yet */
-    rd_port *port;
-};
-
 typedef struct mixed_link {
     rd_link link;
     struct mixed_link *whole; /* of a part; else itself */
@@ -25,7 +20,6 @@ typedef struct mixed_link {
     rd_link *tcp, *shm;
     uint32_t *local;  /* rank of a rank in the shared memory; UINT32_MAX: it is of another host */
     uint32_t *global; /* and the other way round */
-    rd_port *ports;   /* [channel][peer] */
     _Atomic uint32_t goodbyes;
 } mixed_link;
 
@@ -59,80 +53,14 @@ static void agree(mixed_link *m)
 static rd_port *port(rd_link *link, uint32_t peer, uint32_t channel)
 {
     mixed_link *m = mixed(link);
-    rd_port *p = &m->ports[(size_t)channel * link->size + peer];
-    rd_link *way = is_local(m, peer) ? m->shm : m->tcp;
-    if (!p->way) {
-        p->port = way->transport->port(way, is_local(m, peer) ? m->local[peer] : peer, channel);
-        p->way = way->transport;
-    }
-    return p;
+    return is_local(m, peer) ? m->shm->transport->port(m->shm, m->local[peer], channel)
+                             : m->tcp->transport->port(m->tcp, peer, channel);
 }
 
 static uint32_t letters(const rd_link *link)
 {
     const mixed_link *m = mixed(link);
     return m->shm->transport->letters(m->shm) + m->tcp->transport->letters(m->tcp);
-}
-
-static bool can_send(rd_port *p)
-{
-    return p->way->can_send(p->port);
-}
-
-static void *reserve(rd_port *p, uint64_t least, uint64_t *bytes)
-{
-    return p->way->reserve(p->port, least, bytes);
-}
-
-static void commit(rd_port *p, uint64_t bytes, uint64_t total, uint64_t mark)
-{
-    p->way->commit(p->port, bytes, total, mark);
-}
-
-static bool share(rd_port *p, const rd_port *committed, uint64_t bytes, uint64_t total,
-                  uint64_t mark)
-{
-    return p->way == committed->way && p->way->share(p->port, committed->port, bytes, total, mark);
-}
-
-static bool lends(const rd_port *p, const void *data, uint64_t bytes)
-{
-    return p->way->lends(p->port, data, bytes);
-}
-
-static void lend(rd_port *p, const rd_loan *loan)
-{
-    p->way->lend(p->port, loan);
-}
-
-static void give_back(rd_port *p, uint64_t bytes, uint64_t mark)
-{
-    p->way->give_back(p->port, bytes, mark);
-}
-
-static uint32_t sent(const rd_port *p)
-{
-    return p->way->sent(p->port);
-}
-
-static bool home(rd_port *p, uint32_t message)
-{
-    return p->way->home(p->port, message);
-}
-
-static bool gone(rd_port *p, uint32_t message)
-{
-    return !p->way->pushes || p->way->gone(p->port, message);
-}
-
-static bool peek(rd_port *p, rd_view *view)
-{
-    return p->way->peek(p->port, view);
-}
-
-static void release(rd_port *p, uint64_t bytes)
-{
-    p->way->release(p->port, bytes);
 }
 
 static void *alloc(rd_link *link, size_t bytes)
@@ -162,9 +90,9 @@ static void wait(rd_link *link, rd_port *p, uint32_t idle, uint64_t until_ns)
     mixed_link *m = mixed(link);
     const uint64_t soon = rd_tcp_is_connecting(m->tcp) ? rd_now_ns() + SOON_NS : UINT64_MAX;
     until_ns = soon < until_ns ? soon : until_ns;
-    if (idle >= SPINS || idle % OFTEN == 0 || (p && p->way == m->tcp->transport))
+    if (idle >= SPINS || idle % OFTEN == 0 || (p && rd_data_of(p)->pushes))
         m->tcp->transport->pump(m->tcp);
-    m->shm->transport->wait(m->shm, p && p->way == m->shm->transport ? p->port : NULL,
+    m->shm->transport->wait(m->shm, p && !rd_data_of(p)->pushes ? p : NULL,
                             idle < SPINS ? idle : idle + LESS_YIELDS, until_ns);
     agree(m);
     if (m->whole != m)
@@ -305,7 +233,6 @@ static void free_link(mixed_link *m)
     if (m) {
         rd_free(m->local);
         rd_free(m->global);
-        rd_free(m->ports);
     }
     rd_free(m);
 }
@@ -366,8 +293,7 @@ static mixed_link *new_link(uint32_t rank, uint32_t size, uint32_t channels)
     m->whole = m;
     m->local = rd_alloc(size * sizeof *m->local);
     m->global = rd_alloc(size * sizeof *m->global);
-    m->ports = rd_alloc((size_t)size * (channels + 2) * sizeof *m->ports);
-    if (m->local && m->global && m->ports)
+    if (m->local && m->global)
         return m;
     free_link(m);
     return NULL;
@@ -510,18 +436,6 @@ const rd_transport rd_mixed = {.name = "shm+tcp",
                                .lends_alloc = true,
                                .port = port,
                                .letters = letters,
-                               .can_send = can_send,
-                               .reserve = reserve,
-                               .commit = commit,
-                               .share = share,
-                               .lends = lends,
-                               .lend = lend,
-                               .give_back = give_back,
-                               .sent = sent,
-                               .home = home,
-                               .gone = gone,
-                               .peek = peek,
-                               .release = release,
                                .alloc = alloc,
                                .free = free_memory,
                                .wait = wait,

@@ -36,6 +36,7 @@ enum { SPINS = 200, BURST = 32, YIELDS = 2000 };
 enum { INLINE = 1, LENT, STAGED, RETURNED };
 
 struct rd_port {
+    const rd_data *data;
     rd_line *to, *from;
     _Atomic uint32_t *to_consumed, *from_consumed;
     rd_member *member;
@@ -273,7 +274,8 @@ rd_port *rd_share_port(rd_link *l, uint32_t peer, uint32_t channel)
         return p;
     rd_queue *to = &m->queues[((size_t)channel * l->size + l->rank) * l->size + peer];
     rd_queue *from = &m->queues[((size_t)channel * l->size + peer) * l->size + l->rank];
-    *p = (rd_port){.to = to->lines,
+    *p = (rd_port){.data = m->data,
+                   .to = to->lines,
                    .from = from->lines,
                    .to_consumed = &to->consumed,
                    .from_consumed = &from->consumed,
@@ -389,7 +391,7 @@ uint32_t rd_share_sent(const rd_port *p)
     return p->messages;
 }
 
-bool rd_share_home(rd_port *p, uint32_t message)
+bool rd_share_completed(rd_port *p, uint32_t message)
 {
     if (p->messages - message > RD_QUEUE)
         return true; /* a queue holds no more than that */
@@ -516,6 +518,7 @@ bool rd_member_join(rd_member *m, rd_member *of, void *mapping, uint32_t rank, u
 {
     rd_member *whole = of->whole;
     m->whole = whole;
+    m->data = whole->data;
     m->ranks = rd_alloc(size * sizeof *m->ranks);
     for (uint32_t r = 0; r < size && m->ranks; r++)
         m->ranks[r] = rd_rank_in_whole(of, members[r]);

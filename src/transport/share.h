@@ -88,9 +88,10 @@ typedef struct rd_member rd_member;
  * and are woken as members of the whole. */
 struct rd_member {
     rd_link link;
-    rd_member *whole; /* itself, if it is no part */
-    uint32_t *ranks;  /* of a part: its ranks as the whole counts; NULL: the same */
-    uint32_t users;   /* of the whole: links to parts, and itself until it is closed */
+    const rd_data *data; /* of its ports */
+    rd_member *whole;    /* itself, if it is no part */
+    uint32_t *ranks;     /* of a part: its ranks as the whole counts; NULL: the same */
+    uint32_t users;      /* of the whole: links to parts, and itself until it is closed */
     rd_share_head *head;
     rd_board *boards;
     rd_announced *calls; /* [rank][rd_records(channels)] */
@@ -170,7 +171,7 @@ bool rd_share_lends(const rd_port *p, const void *data, uint64_t bytes); /* in t
 void rd_share_lend(rd_port *p, const rd_loan *loan);
 void rd_share_give_back(rd_port *p, uint64_t bytes, uint64_t mark);
 uint32_t rd_share_sent(const rd_port *p);
-bool rd_share_home(rd_port *p, uint32_t message);
+bool rd_share_completed(rd_port *p, uint32_t message);
 bool rd_share_peek(rd_port *p, rd_view *view);
 void rd_share_release(rd_port *p, uint64_t bytes);
 void rd_share_enter(rd_link *l, const rd_record *r);
@@ -187,12 +188,14 @@ void rd_share_quiesce(rd_link *l, uint64_t until_ns, uint64_t soon_ns);
 
 #define RD_SHARE_SLOTS                                                                             \
     .nudge = rd_share_nudge, .port = rd_share_port, .letters = rd_share_letters,                   \
+    .wait = rd_share_wait, .enter = rd_share_enter, .leave = rd_share_leave,                       \
+    .pause = rd_share_pause, .resume = rd_share_resume, .await = rd_share_await,                   \
+    .announce = rd_share_announce, .record = rd_share_record, .abort = rd_share_abort,             \
+    .cause = rd_share_cause
+#define RD_SHARE_DATA                                                                              \
     .can_send = rd_share_can_send, .reserve = rd_share_reserve, .commit = rd_share_commit,         \
     .share = rd_share_share, .lend = rd_share_lend, .give_back = rd_share_give_back,               \
-    .sent = rd_share_sent, .home = rd_share_home, .peek = rd_share_peek,                           \
-    .release = rd_share_release, .wait = rd_share_wait, .enter = rd_share_enter,                   \
-    .leave = rd_share_leave, .pause = rd_share_pause, .resume = rd_share_resume,                   \
-    .await = rd_share_await, .announce = rd_share_announce, .record = rd_share_record,             \
-    .abort = rd_share_abort, .cause = rd_share_cause
+    .sent = rd_share_sent, .completed = rd_share_completed, .peek = rd_share_peek,                 \
+    .release = rd_share_release
 
 #endif

@@ -320,6 +320,8 @@ static void shm_abandon(rd_link *link)
 
 /* --- opening --- */
 
+static const rd_data shm_data = {RD_SHARE_DATA, .lends = rd_share_lends};
+
 int rd_shm_create(uint32_t size, rd_error *err)
 {
     const int fd = rd_fd(memfd_create("ronda", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -450,6 +452,7 @@ static ronda_status open_memory(shm_link *s, const rd_shm_parts *parts, rd_error
     m->limit = s->bytes;
     m->membarrier = MEMBARRIER_CMD_GLOBAL_EXPEDITED;
     m->fences = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) != 0;
+    m->data = &shm_data;
     m->sleep = sleep_here;
     m->ring = ring;
     m->small_bytes = SMALL_RING;
@@ -504,7 +507,6 @@ const rd_transport rd_shm = {.name = "shm",
                              RD_SHARE_SLOTS,
                              .presence = shm_presence,
                              .quiesce = shm_quiesce,
-                             .lends = rd_share_lends,
                              .alloc = rd_shm_alloc,
                              .free = rd_shm_free,
                              .close = shm_close,

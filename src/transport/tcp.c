@@ -16,6 +16,8 @@
 
 enum { SPINS = 300 };
 
+extern const rd_data rd_tcp_data;
+
 /* --- ports --- */
 
 rd_port *rd_tcp_port(rd_link *link, uint32_t peer, uint32_t channel)
@@ -24,6 +26,7 @@ rd_port *rd_tcp_port(rd_link *link, uint32_t peer, uint32_t channel)
     rd_port *p = &l->ports[(size_t)channel * link->size + peer];
     if (p->link)
         return p;
+    p->data = &rd_tcp_data;
     p->to = &l->world->peers[rd_tcp_in_whole(l, peer)];
     p->rank = peer;
     p->channel = channel;
@@ -155,7 +158,7 @@ static uint32_t sent(const rd_port *p)
     return p->messages;
 }
 
-static bool home(rd_port *p, uint32_t message)
+static bool completed(rd_port *p, uint32_t message)
 {
     if (p->messages - message > RD_QUEUE)
         return true;
@@ -199,6 +202,20 @@ static void release(rd_port *p, uint64_t bytes)
     }
     pthread_mutex_unlock(&w->lock);
 }
+
+const rd_data rd_tcp_data = {.pushes = true,
+                             .can_send = can_send,
+                             .reserve = reserve,
+                             .commit = commit,
+                             .share = share,
+                             .lends = lends,
+                             .lend = lend,
+                             .give_back = give_back,
+                             .sent = sent,
+                             .completed = completed,
+                             .flushed = completed,
+                             .peek = peek,
+                             .release = release};
 
 /* --- waiting --- */
 
@@ -533,18 +550,6 @@ const rd_transport rd_tcp = {.name = "tcp",
                              .lends_alloc = true,
                              .port = port,
                              .letters = letters,
-                             .can_send = can_send,
-                             .reserve = reserve,
-                             .commit = commit,
-                             .share = share,
-                             .lends = lends,
-                             .lend = lend,
-                             .give_back = give_back,
-                             .sent = sent,
-                             .home = home,
-                             .gone = home,
-                             .peek = peek,
-                             .release = release,
                              .alloc = alloc,
                              .free = free_pages,
                              .wait = wait,

@@ -68,6 +68,7 @@ typedef struct {
 } tcp_slot;
 
 struct rd_port {
+    const rd_data *data;
     tcp_link *link; /* NULL: not used yet */
     tcp_peer *to;
     uint32_t rank, channel; /* of the peer, in this link */

@@ -112,16 +112,10 @@ typedef struct {
     uint64_t memory, number;
 } rd_offer;
 
-struct rd_transport {
-    const char *name;
-    bool copies;      /* the caller's memory cannot be lent, unless alloc() gave it */
-    bool lends_alloc; /* what alloc() gives can be */
-    bool pushes;      /* messages go on only while this rank is inside, until they are gone */
-
-    /* The port to a peer; never NULL for a peer other than oneself.  channel: up to link->channels + 1. */
-    rd_port *(*port)(rd_link *link, uint32_t peer, uint32_t channel);
-    /* How many lines all peers have put into the channels for letters, modulo 2^32 */
-    uint32_t (*letters)(const rd_link *link);
+/* The data path: how the messages of a port go.  Every rd_port begins with a pointer to it, so that a link may
+ * have ports of several kinds, a route for each peer. */
+typedef struct rd_data {
+    bool pushes; /* messages go on only while this rank is inside, until they are flushed */
 
     /* Sending.  Each takes one place of the queue; reserve and can_send say whether there is one.
      * Up to RD_INLINE bytes are written into what reserve gives and committed.  Longer messages are
@@ -143,15 +137,94 @@ struct rd_transport {
     /* "returned"; only if can_send, and a loan of the peer's on this port has named a place */
     void (*give_back)(rd_port *port, uint64_t bytes, uint64_t mark);
     uint32_t (*sent)(const rd_port *port); /* messages so far, modulo 2^32 */
-    /* Has the peer released it (and all before), or is it as good as that? */
-    bool (*home)(rd_port *port, uint32_t message);
-    /* If this transport pushes: will it arrive whatever this rank does from now on? */
-    bool (*gone)(rd_port *port, uint32_t message);
+    /* Has the peer released it (and all before), so that its bytes may be overwritten? */
+    bool (*completed)(rd_port *port, uint32_t message);
+    /* If it pushes: will it arrive whatever this rank does from now on? */
+    bool (*flushed)(rd_port *port, uint32_t message);
 
     /* Receiving: the first message that is not wholly released. */
     bool (*peek)(rd_port *port, rd_view *view);
     /* The first so many of view.bytes */
     void (*release)(rd_port *port, uint64_t bytes);
+} rd_data;
+
+static inline const rd_data *rd_data_of(const rd_port *port)
+{
+    return *(const rd_data *const *)port;
+}
+
+static inline bool rd_port_can_send(rd_port *port)
+{
+    return rd_data_of(port)->can_send(port);
+}
+
+static inline void *rd_port_reserve(rd_port *port, uint64_t least, uint64_t *bytes)
+{
+    return rd_data_of(port)->reserve(port, least, bytes);
+}
+
+static inline void rd_port_commit(rd_port *port, uint64_t bytes, uint64_t total, uint64_t mark)
+{
+    rd_data_of(port)->commit(port, bytes, total, mark);
+}
+
+static inline bool rd_port_share(rd_port *port, const rd_port *committed, uint64_t bytes,
+                                 uint64_t total, uint64_t mark)
+{
+    return rd_data_of(port) == rd_data_of(committed) &&
+           rd_data_of(port)->share(port, committed, bytes, total, mark);
+}
+
+static inline bool rd_port_lends(const rd_port *port, const void *data, uint64_t bytes)
+{
+    return rd_data_of(port)->lends(port, data, bytes);
+}
+
+static inline void rd_port_lend(rd_port *port, const rd_loan *loan)
+{
+    rd_data_of(port)->lend(port, loan);
+}
+
+static inline void rd_port_give_back(rd_port *port, uint64_t bytes, uint64_t mark)
+{
+    rd_data_of(port)->give_back(port, bytes, mark);
+}
+
+static inline uint32_t rd_port_sent(const rd_port *port)
+{
+    return rd_data_of(port)->sent(port);
+}
+
+static inline bool rd_port_completed(rd_port *port, uint32_t message)
+{
+    return rd_data_of(port)->completed(port, message);
+}
+
+static inline bool rd_port_flushed(rd_port *port, uint32_t message)
+{
+    return !rd_data_of(port)->pushes || rd_data_of(port)->flushed(port, message);
+}
+
+static inline bool rd_port_peek(rd_port *port, rd_view *view)
+{
+    return rd_data_of(port)->peek(port, view);
+}
+
+static inline void rd_port_release(rd_port *port, uint64_t bytes)
+{
+    rd_data_of(port)->release(port, bytes);
+}
+
+struct rd_transport {
+    const char *name;
+    bool copies;      /* the caller's memory cannot be lent, unless alloc() gave it */
+    bool lends_alloc; /* what alloc() gives can be */
+    bool pushes;      /* some of its ports do: see rd_data */
+
+    /* The port to a peer; never NULL for a peer other than oneself.  channel: up to link->channels + 1. */
+    rd_port *(*port)(rd_link *link, uint32_t peer, uint32_t channel);
+    /* How many lines all peers have put into the channels for letters, modulo 2^32 */
+    uint32_t (*letters)(const rd_link *link);
 
     /* Memory that lends() says yes to: zero, on pages of its own.  NULL: none to be had. */
     void *(*alloc)(rd_link *link, size_t bytes);
