@@ -197,7 +197,7 @@ static void check_failure(rd_link *link)
     rd_error cause = {0};
     if (!*link->alarm)
         return;
-    link->transport->cause(link, &cause);
+    rd_control_cause(link, &cause);
     fuzz_require(cause.status < 0 && *cause.message && fuzz_is_one_line(cause.message),
                  "a failure can be told");
 }
@@ -282,7 +282,7 @@ static void happen(scene *s, uint8_t what, reader *r)
         const uint64_t size = next(r);
         send_some(link, peer, channel % (link->channels + 2), size < 60 ? size : size << 10);
     } else if (what == 'n') {
-        link->transport->await(link, 1, true);
+        rd_control_await(link, 1, true);
     } else if (what == 'a') {
         fail(s, link);
     } else if (what == 'q' && *link->alarm) {

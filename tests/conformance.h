@@ -9,7 +9,7 @@
 #define RD_CONFORMANCE_H
 
 #include "harness.h"
-#include "transport/transport.h"
+#include "transport/control.h"
 
 typedef struct {
     bool (*open)(uint32_t size, rd_link *links[]);

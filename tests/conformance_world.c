@@ -50,7 +50,7 @@ static bool noticed(sleep_scene *x, rd_link *a, rd_port *port)
     case RELEASE:
         return rd_port_can_send(port);
     case CLOSE:
-        return a->transport->presence(a, 1).closed || a->transport->presence(a, 1).dead;
+        return rd_control_presence(a, 1).closed || rd_control_presence(a, 1).dead;
     case ABORT:
         return atomic_load(a->alarm);
     default:
@@ -150,7 +150,7 @@ static void let_hear(rd_link *a)
 {
     if (!a->transport->pump)
         return;
-    a->transport->await(a, a->transport->presence(a, a->rank).awaits, true);
+    rd_control_await(a, rd_control_presence(a, a->rank).awaits, true);
     for (int i = 0; i < 1000; i++)
         conformance_pump(a);
 }
@@ -179,23 +179,22 @@ static void write_and_read(void *context, uint32_t rank)
 {
     conformance_world *w = context;
     rd_link *link = w->links[rank];
-    const rd_transport *t = link->transport;
     if (rank == 0) {
         for (uint64_t q = 1; q <= CALLS; q++) {
             const rd_record mine = record_of(q);
-            t->enter(link, &mine);
+            rd_control_enter(link, &mine);
             if (q % 64 == 0)
                 sched_yield();
-            t->leave(link, q);
+            rd_control_leave(link, q);
         }
         atomic_store(&w->turn, 1);
         return;
     }
     rng r = {rank};
     while (!atomic_load(&w->turn)) { /* what is there is whole, however fast it changes */
-        const uint64_t now = t->presence(link, 0).sequence, back = rng_below(&r, 20);
+        const uint64_t now = rd_control_presence(link, 0).sequence, back = rng_below(&r, 20);
         rd_record got;
-        if (now > back && t->record(link, 0, now - back, &got)) {
+        if (now > back && rd_control_record(link, 0, now - back, &got)) {
             const rd_record want = record_of(now - back);
             CHECK(same_record(&got, &want), "record %" PRIu64 " is torn", now - back);
         }
@@ -209,24 +208,24 @@ void conformance_records(const conformance_subject *s)
     if (!conformance_open(s, &w, 3))
         return;
     rd_link *a = w.links[0], *b = w.links[1];
-    CHECK(!b->transport->record(b, 0, 1, &got), "a record before any call");
+    CHECK(!rd_control_record(b, 0, 1, &got), "a record before any call");
     meet(s, a, b);
     for (uint64_t q = 1; q <= 40; q++) {
         const rd_record mine = record_of(q);
-        a->transport->enter(a, &mine);
+        rd_control_enter(a, &mine);
         let_hear(a);
-        CHECK(!b->transport->record(b, 0, q + 1, &got), "record %" PRIu64 " of the future", q + 1);
+        CHECK(!rd_control_record(b, 0, q + 1, &got), "record %" PRIu64 " of the future", q + 1);
         for (uint64_t k = q > 8 ? q - 7 : 1; k <= q;
              k++) { /* the last ones are kept, for both to compare */
             const rd_record want = record_of(k);
-            CHECK(b->transport->record(b, 0, k, &got) && same_record(&got, &want),
-                  "record %" PRIu64, k);
-            CHECK(a->transport->record(a, 0, k, &got) && same_record(&got, &want),
+            CHECK(rd_control_record(b, 0, k, &got) && same_record(&got, &want), "record %" PRIu64,
+                  k);
+            CHECK(rd_control_record(a, 0, k, &got) && same_record(&got, &want),
                   "own record %" PRIu64, k);
         }
-        a->transport->leave(a, q);
+        rd_control_leave(a, q);
     }
-    CHECK(!b->transport->record(b, 1, 1, &got), "a record of a rank that has made none");
+    CHECK(!rd_control_record(b, 1, 1, &got), "a record of a rank that has made none");
     conformance_close(&w, 3);
     if (!conformance_open(s, &w, 3))
         return;
@@ -237,7 +236,7 @@ void conformance_records(const conformance_subject *s)
 static void check_presence(rd_link *link, uint32_t peer, uint64_t sequence, bool inside,
                            bool closed, const char *when)
 {
-    const rd_presence p = link->transport->presence(link, peer);
+    const rd_presence p = rd_control_presence(link, peer);
     CHECK(p.sequence == sequence && p.inside == inside && p.closed == closed,
           "%s: call %" PRIu64 ", %sside%s", when, p.sequence, p.inside ? "in" : "out",
           p.closed ? ", closed" : "");
@@ -252,26 +251,25 @@ void conformance_presence(const conformance_subject *s)
     const rd_record first = record_of(1), second = record_of(2);
     meet(s, a, b);
     check_presence(b, 0, 0, false, false, "at first");
-    CHECK(b->transport->presence(b, 0).awaits == RONDA_ANY, "it awaits somebody");
-    a->transport->enter(a, &first);
+    CHECK(rd_control_presence(b, 0).awaits == RONDA_ANY, "it awaits somebody");
+    rd_control_enter(a, &first);
     let_hear(a);
     check_presence(b, 0, 1, true, false, "in the first call");
     check_presence(a, 0, 1, true, false, "in the first call, to itself");
-    a->transport->await(a, 2, true);
+    rd_control_await(a, 2, true);
     let_hear(a);
-    CHECK(b->transport->presence(b, 0).awaits == 2, "it awaits %u",
-          b->transport->presence(b, 0).awaits);
-    a->transport->await(a, RONDA_ANY, true);
+    CHECK(rd_control_presence(b, 0).awaits == 2, "it awaits %u", rd_control_presence(b, 0).awaits);
+    rd_control_await(a, RONDA_ANY, true);
     let_hear(a);
-    CHECK(b->transport->presence(b, 0).awaits == RONDA_ANY, "it awaits somebody");
-    a->transport->leave(a, 1);
+    CHECK(rd_control_presence(b, 0).awaits == RONDA_ANY, "it awaits somebody");
+    rd_control_leave(a, 1);
     let_hear(a);
     check_presence(b, 0, 1, false, false, "after the first call");
-    a->transport->enter(a, &second);
+    rd_control_enter(a, &second);
     let_hear(a);
     check_presence(b, 0, 2, true, false, "in the second call");
     check_presence(b, 2, 0, false, false, "another rank");
-    a->transport->leave(a, 2);
+    rd_control_leave(a, 2);
     conformance_shut(&w, 0);
     let_hear(b);
     check_presence(b, 0, 2, false, true, "closed");
@@ -294,10 +292,10 @@ static void run_causes(void *context, uint32_t rank)
         link->transport->abort(link, &cause);
     while (!atomic_load(link->alarm))
         conformance_pause(link, NULL);
-    link->transport->cause(link, &seen);
+    rd_control_cause(link, &seen);
     link->transport->abort(link, &cause);
     rd_error again = {0};
-    link->transport->cause(link, &again);
+    rd_control_cause(link, &again);
     CHECK(seen.rank == again.rank && strcmp(seen.message, again.message) == 0, "'%s' became '%s'",
           seen.message, again.message);
     snprintf(cause.message, sizeof cause.message, "cause of rank %u", seen.rank);
@@ -321,7 +319,7 @@ void conformance_first_cause(const conformance_subject *s)
         if (!conformance_open(s, &w, 5))
             return;
         CHECK(atomic_load(w.links[2]->alarm) == 0, "an alarm at first");
-        w.links[2]->transport->cause(w.links[2], &untouched);
+        rd_control_cause(w.links[2], &untouched);
         CHECK(untouched.status == 77, "a cause without an alarm");
         conformance_run(&w, 5, run_causes, &w);
         conformance_close(&w, 5);
@@ -337,19 +335,19 @@ static void run_quiet(void *context, uint32_t rank)
     const rd_transport *t = link->transport;
     const rd_record call = record_of(1);
     if (rank == 1) {
-        t->enter(link, &call);
+        rd_control_enter(link, &call);
         atomic_store(&w->turn, 1);
         while (!atomic_load(link->alarm))
             sched_yield();
         sleep_ms(3);
         atomic_store(&w->count, 1); /* the last moment at which it may touch anything */
-        t->leave(link, 1);
+        rd_control_leave(link, 1);
         return;
     }
     conformance_turn(w, 1);
     if (rank == 2) {
-        t->enter(link, &call);
-        t->leave(link, 1);
+        rd_control_enter(link, &call);
+        rd_control_leave(link, 1);
         return;
     }
     t->abort(link, &(rd_error){.status = RONDA_EABORTED});
@@ -373,7 +371,7 @@ void conformance_quiet_after_an_alarm(const conformance_subject *s)
     if (!conformance_open(s, &w, 2)) /* one that never leaves: the deadline ends it */
         return;
     const rd_record call = record_of(1);
-    w.links[1]->transport->enter(w.links[1], &call);
+    rd_control_enter(w.links[1], &call);
     w.links[0]->transport->abort(w.links[0], &(rd_error){.status = RONDA_EABORTED});
     const double start = seconds_now();
     w.links[0]->transport->quiesce(w.links[0], rd_now_ns() + SECOND_NS / 20, UINT64_MAX);
@@ -396,7 +394,8 @@ void conformance_closing(const conformance_subject *s)
     t->close(NULL);
     conformance_shut(&w, 0);
     let_hear(b);
-    CHECK(t->presence(b, 0).closed && !t->presence(b, 2).closed, "who has closed is mixed up");
+    CHECK(rd_control_presence(b, 0).closed && !rd_control_presence(b, 2).closed,
+          "who has closed is mixed up");
     for (uint32_t i = 0; i < RD_QUEUE; i++) {
         uint32_t got = 99;
         uint64_t mark;
@@ -418,9 +417,9 @@ void conformance_worlds_of_one(const conformance_subject *s)
     rd_link *a = w.links[0];
     CHECK(a->rank == 0 && a->size == 1 && atomic_load(a->alarm) == 0, "rank %u of %u", a->rank,
           a->size);
-    a->transport->enter(a, &call);
+    rd_control_enter(a, &call);
     check_presence(a, 0, 1, true, false, "inside");
-    a->transport->leave(a, 1);
+    rd_control_leave(a, 1);
     a->transport->wait(a, NULL, 0, rd_now_ns() + 1000);
     a->transport->abort(a, &(rd_error){.status = RONDA_EABORTED});
     a->transport->quiesce(a, rd_now_ns() + SECOND_NS, UINT64_MAX);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "transport/control.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -150,7 +151,7 @@ static void check_cause(const duet *s, bool heard)
     rd_error cause = {0};
     if (!duet_alarmed(s))
         return;
-    s->link->transport->cause(s->link, &cause);
+    rd_control_cause(s->link, &cause);
     CHECK(cause.status < 0 && *cause.message, "an alarm without a cause");
     for (const char *c = cause.message; *c; c++)
         CHECK(*c >= ' ' && *c <= '~', "a cause with 0x%x in it", (unsigned)(unsigned char)*c);

@@ -3,7 +3,7 @@
 #define RD_LINKS_H
 
 #include "ronda.h"
-#include "transport/transport.h"
+#include "transport/control.h"
 
 bool links_local(uint32_t size, rd_link *links[]);
 

@@ -260,59 +260,14 @@ static void scramble_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t unt
     sched_yield();
 }
 
-static void scramble_enter(rd_link *l, const rd_record *record)
-{
-    rd_local.enter(inner_of(l), record);
-}
-
-static uint32_t scramble_letters(const rd_link *l)
-{
-    return rd_local.letters(inner_of(l));
-}
-
 static void scramble_nudge(rd_link *l)
 {
     rd_local.nudge(inner_of(l));
 }
 
-static void scramble_pause(rd_link *l, uint64_t sequence)
-{
-    rd_local.pause(inner_of(l), sequence);
-}
-
-static void scramble_resume(rd_link *l, uint64_t sequence)
-{
-    rd_local.resume(inner_of(l), sequence);
-}
-
-static void scramble_leave(rd_link *l, uint64_t sequence)
-{
-    rd_local.leave(inner_of(l), sequence);
-}
-
-static void scramble_await(rd_link *l, uint32_t peer, bool late)
-{
-    rd_local.await(inner_of(l), peer, late);
-}
-
-static bool scramble_record(rd_link *l, uint32_t peer, uint64_t sequence, rd_record *out)
-{
-    return rd_local.record(inner_of(l), peer, sequence, out);
-}
-
-static rd_presence scramble_presence(rd_link *l, uint32_t peer)
-{
-    return rd_local.presence(inner_of(l), peer);
-}
-
 static void scramble_abort(rd_link *l, const rd_error *cause)
 {
     rd_local.abort(inner_of(l), cause);
-}
-
-static void scramble_cause(rd_link *l, rd_error *out)
-{
-    rd_local.cause(inner_of(l), out);
 }
 
 static void scramble_quiesce(rd_link *l, uint64_t until_ns, uint64_t soon_ns)
@@ -352,17 +307,8 @@ static const rd_transport scramble = {.name = "scramble",
                                       .alloc = scramble_alloc,
                                       .free = scramble_free,
                                       .wait = scramble_wait,
-                                      .enter = scramble_enter,
-                                      .leave = scramble_leave,
-                                      .letters = scramble_letters,
                                       .nudge = scramble_nudge,
-                                      .pause = scramble_pause,
-                                      .resume = scramble_resume,
-                                      .await = scramble_await,
-                                      .record = scramble_record,
-                                      .presence = scramble_presence,
                                       .abort = scramble_abort,
-                                      .cause = scramble_cause,
                                       .quiesce = scramble_quiesce,
                                       .close = scramble_close};
 

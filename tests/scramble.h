@@ -7,7 +7,7 @@
 #ifndef RD_SCRAMBLE_H
 #define RD_SCRAMBLE_H
 
-#include "transport/transport.h"
+#include "transport/control.h"
 
 typedef struct {
     uint64_t seed;

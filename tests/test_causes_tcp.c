@@ -46,7 +46,7 @@ static void check_told(duet *s, const char *text)
     rd_error cause = {0};
     duet_go_on(s, 10000000000u);
     if (CHECK(duet_alarmed(s), "no alarm"))
-        s->link->transport->cause(s->link, &cause);
+        rd_control_cause(s->link, &cause);
     CHECK(strstr(cause.message, text), "\"%s\" instead of \"%s\"", cause.message, text);
     duet_close(s, true);
 }

@@ -134,7 +134,7 @@ static void run_backward(void *context, uint32_t rank)
         CHECK(rd_engine_wait(p->engines[rank], stages[i].flight, PROGRAM_TIMEOUT_NS, &err) ==
                   RONDA_OK,
               "%s", err.message);
-        const rd_presence now = p->links[rank]->transport->presence(p->links[rank], rank);
+        const rd_presence now = rd_control_presence(p->links[rank], rank);
         CHECK(now.sequence == 3 && !now.inside && now.posted == (i > 0),
               "after waiting for %u: call %" PRIu64 ", %s", i + 1, now.sequence,
               now.inside   ? "inside"
@@ -274,7 +274,7 @@ TEST(a_start_without_memory_is_no_start)
             status = rd_engine_start(p.engines[0], &s.job, &s.flight);
             rd_mem_fail_after(-1);
             CHECK(!status || status == RONDA_ENOMEM, "%s", ronda_strerror(status));
-            const rd_presence now = p.links[0]->transport->presence(p.links[0], 0);
+            const rd_presence now = rd_control_presence(p.links[0], 0);
             CHECK(now.sequence == (status ? i : i + 1), "call %" PRIu64 " after %u", now.sequence,
                   i);
         }

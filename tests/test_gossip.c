@@ -264,8 +264,8 @@ TEST(who_is_asked_answers_and_asks_on)
     const rd_record record = {.sequence = 1, .mark = 5, .kind = RONDA_BARRIER};
     connect_chain(links, RANKS);
     for (uint32_t r = 0; r < RANKS; r++) {
-        t->enter(links[r], &record);
-        t->await(links[r], r + 1 < RANKS ? r + 1 : RONDA_ANY, false);
+        rd_control_enter(links[r], &record);
+        rd_control_await(links[r], r + 1 < RANKS ? r + 1 : RONDA_ANY, false);
     }
     pump_all(links, RANKS);
     CHECK(frames(RD_NEWS) == 0, "%u frames in time", frames(RD_NEWS));
@@ -273,19 +273,21 @@ TEST(who_is_asked_answers_and_asks_on)
     const uint64_t until = rd_now_ns() + 10 * LATE_NS;
     for (bool knows = false; !knows && rd_now_ns() < until;) {
         for (uint32_t r = 0; r < RANKS; r++) {
-            t->await(links[r], r + 1 < RANKS ? r + 1 : RONDA_ANY, r == 0);
+            rd_control_await(links[r], r + 1 < RANKS ? r + 1 : RONDA_ANY, r == 0);
             pump_all(links, RANKS);
         }
-        knows = t->presence(links[0], 1).awaits == 2 && t->presence(links[0], 2).inside;
+        knows =
+            rd_control_presence(links[0], 1).awaits == 2 && rd_control_presence(links[0], 2).inside;
     }
-    CHECK(t->presence(links[0], 1).awaits == 2, "rank 0 does not know whom rank 1 awaits");
-    CHECK(t->presence(links[0], 2).inside, "rank 0 does not know that rank 2 is in the call");
+    CHECK(rd_control_presence(links[0], 1).awaits == 2, "rank 0 does not know whom rank 1 awaits");
+    CHECK(rd_control_presence(links[0], 2).inside,
+          "rank 0 does not know that rank 2 is in the call");
     CHECK(*links[2]->goodbyes != looks, "rank 2 was not woken to answer");
     rest(LATE_NS + 200 * MS); /* nobody is late any more: nobody says more, whoever heard whom */
     pump_all(links, RANKS);
     const uint32_t before = frames(RD_NEWS);
     for (uint32_t i = 0; i < 20 * RANKS; i++) {
-        t->await(links[i % RANKS], RONDA_ANY, false);
+        rd_control_await(links[i % RANKS], RONDA_ANY, false);
         pump_all(links, RANKS);
     }
     CHECK(frames(RD_NEWS) == before, "they go on asking each other");

@@ -141,7 +141,7 @@ TEST(one_rank_of_the_largest_world)
                err.message) ||
         !CHECK(links_comms(1, &link, said, &comm), "no communicator"))
         return;
-    link->transport->await(link, 7, true); /* and tells whoever is connected, which is nobody */
+    rd_control_await(link, 7, true); /* and tells whoever is connected, which is nobody */
     const ronda_status status = ronda_barrier(comm);
     CHECK(status == RONDA_EPEER && strstr(ronda_last_error(comm), "cannot be reached"), "%d: %s",
           status, ronda_last_error(comm));

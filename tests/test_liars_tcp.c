@@ -296,14 +296,14 @@ TEST(news_about_strange_ranks)
         n.call.sequence = i % 4 ? i : UINT64_MAX;
         rd_news_pack(&n, packed);
         duet_tell(&s, &(rd_head){.kind = RD_NEWS, .bytes = RD_NEWS_ITEM}, packed, true);
-        s.link->transport->await(s.link, 1, true); /* and passes them on */
+        rd_control_await(s.link, 1, true); /* and passes them on */
     }
     const rd_head h = duet_message(0, 8, 8);
     duet_tell(&s, &h, "abcdefg", true);
     duet_await(&s, 0, 1);
     CHECK(!duet_alarmed(&s) && s.taken[0] == 1, "news are not to be afraid of");
     for (uint32_t r = 0; r < DUET_SIZE; r++)
-        CHECK(!s.link->transport->presence(s.link, r).closed, "rank %u closed by hearsay", r);
+        CHECK(!rd_control_presence(s.link, r).closed, "rank %u closed by hearsay", r);
     duet_close(&s, false);
 }
 
@@ -370,7 +370,7 @@ TEST(messages_on_two_connections)
     duet_go_on(&s, 10000000000u);
     CHECK(duet_alarmed(&s) && s.taken[1] == 1, "%u messages of two connections", s.taken[1]);
     rd_error cause = {0};
-    s.link->transport->cause(s.link, &cause);
+    rd_control_cause(s.link, &cause);
     CHECK(strstr(cause.message, "cannot be a message"), "%s", cause.message);
     duet_close(&s, false);
     close(first);

@@ -126,18 +126,19 @@ static void scribble_head(rng *r, const target *t)
 {
     switch (rng_below(r, 4)) {
     case 0:
-        atomic_store(&t->head->alarm, (uint32_t)rng_below(r, 2));
+        atomic_store(&t->head->failure.alarm, (uint32_t)rng_below(r, 2));
         break;
     case 1:
-        atomic_store(&t->head->deciding, (uint32_t)rng_below(r, 3));
+        atomic_store(&t->head->failure.deciding, (uint32_t)rng_below(r, 3));
         break;
     case 2:
-        memset(t->head->cause.message, (int)(1 + rng_below(r, 255)), sizeof t->head->cause.message);
+        memset(t->head->failure.cause.message, (int)(1 + rng_below(r, 255)),
+               sizeof t->head->failure.cause.message);
         break;
     default:
-        t->head->cause.status = (ronda_status)(4 - (int)rng_below(r, 20));
-        set(r, &t->head->cause.peer, 4, t->limit);
-        set(r, &t->head->cause.sequence, 8, t->limit);
+        t->head->failure.cause.status = (ronda_status)(4 - (int)rng_below(r, 20));
+        set(r, &t->head->failure.cause.peer, 4, t->limit);
+        set(r, &t->head->failure.cause.sequence, 8, t->limit);
     }
 }
 

@@ -36,16 +36,16 @@ TEST(memory_is_held_back_until_the_silent_have_left)
     me = links[0];
     char *first = me->transport->alloc(me, BYTES), *second = me->transport->alloc(me, BYTES);
     memset(first, 1, BYTES);
-    links[1]->transport->enter(links[1], &call);
-    links[2]->transport->enter(links[2], &call);
+    rd_control_enter(links[1], &call);
+    rd_control_enter(links[2], &call);
     fail_world(me);
     me->transport->free(me, first, BYTES);
     me->transport->free(me, second, BYTES);
-    links[2]->transport->leave(links[2], 7);
+    rd_control_leave(links[2], 7);
     char *other = me->transport->alloc(me, BYTES);
     CHECK(other && other != first && other != second,
           "it was given out, and rank 1 may write to it");
-    links[1]->transport->leave(links[1], 7);
+    rd_control_leave(links[1], 7);
     char *again = me->transport->alloc(me, BYTES);
     CHECK(again == first, "it is never given out again");
     CHECK(all_bytes_are(0, again, BYTES), "it is not zero");
@@ -78,7 +78,7 @@ TEST(a_rank_without_descriptors_does_not_take_others_for_dead)
     const pid_t child = fork();
     if (child == 0) {
         syscall(SYS_close_range, 3, ~0u, 0);
-        const bool dead = links[0]->transport->presence(links[0], 1).dead;
+        const bool dead = rd_control_presence(links[0], 1).dead;
         _exit(dead || *links[0]->alarm ? 1 : 0);
     }
     CHECK(waitpid(child, &status, 0) == child && status == 0, "it said that rank 1 had died");

@@ -282,7 +282,7 @@ TEST(a_slot_that_a_silent_peer_may_fold_into_is_not_used_again)
         !CHECK(rd_engine_open(p.links[0], p.engines[0], &kin) == RONDA_OK, "no engine"))
         return;
     const rd_job job = cross_job(plan, 1, in, out);
-    p.links[1]->transport->enter(p.links[1], &job.record);
+    rd_control_enter(p.links[1], &job.record);
     CHECK(rd_engine_run(p.engines[0], &job, 50000000, &err) == RONDA_ETIMEOUT, "%s", err.message);
     char *slots = kin->swap->memory;
     const size_t bytes = kin->swap->bytes;
@@ -291,7 +291,7 @@ TEST(a_slot_that_a_silent_peer_may_fold_into_is_not_used_again)
     CHECK(!kin->swap->memory, "kin go on with the memory that rank 1 may write to");
     char *other = p.links[0]->transport->alloc(p.links[0], bytes);
     CHECK(other && (other >= slots + bytes || slots >= other + bytes), "it was given out again");
-    p.links[1]->transport->leave(p.links[1], 1);
+    rd_control_leave(p.links[1], 1);
     p.links[0]->transport->free(p.links[0], other, bytes);
     rd_engine_close(kin, PROGRAM_TIMEOUT_NS, &err);
     rd_engine_close(p.engines[1], PROGRAM_TIMEOUT_NS, &err);

@@ -24,8 +24,8 @@ static bool last_in_common(rd_engine *e, uint32_t peer, rd_record *ours, rd_reco
 {
     rd_link *link = e->link;
     for (uint64_t q = e->entered, n = 0; q && n < HISTORY; q--, n++)
-        if (e->transport->record(link, peer, q, theirs) &&
-            e->transport->record(link, link->rank, q, ours))
+        if (rd_control_record(link, peer, q, theirs) &&
+            rd_control_record(link, link->rank, q, ours))
             return true;
     return false;
 }
@@ -34,7 +34,7 @@ static bool last_in_common(rd_engine *e, uint32_t peer, rd_record *ours, rd_reco
 static bool find_call(rd_engine *e, uint32_t rank, uint64_t first, uint64_t last, rd_record *call)
 {
     for (uint64_t q = last - first < HISTORY ? first : last - HISTORY; q <= last; q++)
-        if (e->transport->record(e->link, rank, q, call))
+        if (rd_control_record(e->link, rank, q, call))
             return true;
     return false;
 }
@@ -54,7 +54,7 @@ static ronda_status compare_ends(rd_engine *e, uint32_t peer, uint64_t their_las
 static ronda_status compare(rd_engine *e, uint32_t peer, bool *alone, rd_error *err)
 {
     rd_record ours, theirs;
-    const rd_presence p = e->transport->presence(e->link, peer);
+    const rd_presence p = rd_control_presence(e->link, peer);
     if (atomic_load(e->link->alarm)) /* it is dead */
         return RONDA_OK;
     if (last_in_common(e, peer, &ours, &theirs) && ours.mark != theirs.mark)
@@ -79,7 +79,7 @@ static ronda_status hear_of_mismatch(rd_engine *e, rd_error *err)
     rd_error cause = {0};
     if (e->heard)
         return RONDA_OK;
-    e->transport->cause(e->link, &cause);
+    rd_control_cause(e->link, &cause);
     if (cause.status != RONDA_EMISMATCH || cause.sequence > e->entered)
         return RONDA_OK;
     e->heard = true;
@@ -115,7 +115,7 @@ ronda_status rd_look_back(rd_engine *e, rd_error *err)
 static uint32_t closed_debtor(rd_engine *e, const rd_channel *c)
 {
     for (uint32_t i = 0; i < c->owed_count; i++)
-        if (e->transport->presence(e->link, c->owed[i].peer).closed &&
+        if (rd_control_presence(e->link, c->owed[i].peer).closed &&
             !rd_port_completed(c->owed[i].port, c->owed[i].message))
             return c->owed[i].peer;
     return RONDA_ANY;

@@ -187,7 +187,7 @@ static bool hears_of_abort(rd_link *link)
     rd_error cause;
     if (!atomic_load_explicit(link->whole->alarm, memory_order_acquire))
         return false;
-    link->transport->cause(link->whole, &cause);
+    rd_control_cause(link->whole, &cause);
     if (cause.status == RONDA_EABORTED)
         link->transport->abort(link, &cause);
     return cause.status == RONDA_EABORTED;
@@ -199,27 +199,27 @@ bool rd_engine_must_leave(rd_engine *e, uint64_t sequence)
     if (!atomic_load_explicit(e->link->alarm, memory_order_acquire) &&
         !(e->link->whole && hears_of_abort(e->link)))
         return false;
-    e->transport->cause(e->link, &cause);
+    rd_control_cause(e->link, &cause);
     return concerns(&cause, sequence);
 }
 
 static void enter(rd_engine *e, const rd_record *record)
 {
     e->entered = record->sequence;
-    e->transport->enter(e->link, record);
+    rd_control_enter(e->link, record);
 }
 
 void rd_engine_step_in(rd_engine *e)
 {
-    e->transport->resume(e->link, e->entered);
+    rd_control_resume(e->link, e->entered);
 }
 
 void rd_engine_step_out(rd_engine *e)
 {
     if (e->first || rd_mail_busy(e))
-        e->transport->pause(e->link, e->entered);
+        rd_control_pause(e->link, e->entered);
     else
-        e->transport->leave(e->link, e->entered);
+        rd_control_leave(e->link, e->entered);
 }
 
 static void append(rd_engine *e, rd_flight *f)
@@ -282,7 +282,7 @@ static void tell_once(rd_engine *e, const rd_error *cause)
 void rd_engine_cause(rd_engine *e, rd_error *out)
 {
     out->status = RONDA_OK;
-    e->transport->cause(e->link, out);
+    rd_control_cause(e->link, out);
     if (!out->status)
         rd_fail(out, RONDA_EPEER, RONDA_ANY, "rank %u: the world has failed, and its cause is lost",
                 e->link->rank);
@@ -319,7 +319,7 @@ ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
     }
     e->gave_up = true;
     rd_mail_lose(e);
-    e->transport->leave(e->link, e->entered);
+    rd_control_leave(e->link, e->entered);
     rd_engine_quiesce(e, e->timeout_ns ? e->timeout_ns : e->link->timeout_ns);
     return err->status;
 }
@@ -389,7 +389,7 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
             status = rd_trouble_timeout(e->link, call, whom, p->timeout_ns, err);
         if (status)
             return rd_engine_give_up(e, err);
-        e->transport->await(e->link, whom, now >= p->late_ns);
+        rd_control_await(e->link, whom, now >= p->late_ns);
         look_later(p, now);
     }
     e->transport->wait(e->link, hint, p->idle,
@@ -427,7 +427,7 @@ static bool step_in(rd_engine *e, rd_flight *f)
 {
     if (f->done || f->lost)
         return !f->lost;
-    e->transport->resume(e->link, e->entered);
+    rd_control_resume(e->link, e->entered);
     if (rd_engine_must_leave(e, f->job.record.sequence))
         rd_engine_lose(e);
     return !f->lost;
@@ -537,7 +537,7 @@ ronda_status rd_engine_run(rd_engine *e, const rd_job *job, uint64_t timeout_ns,
             rd_engine_must_leave(e, job->record.sequence)) /* as doubt() does */
             return rd_engine_give_up(e, err);
         if (!status)
-            e->transport->leave(e->link, e->entered);
+            rd_control_leave(e->link, e->entered);
         return status;
     }
     rd_flight *f;

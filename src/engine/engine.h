@@ -10,7 +10,7 @@
 #include "base/ops.h"
 #include "engine/fold.h"
 #include "plan/plan.h"
-#include "transport/transport.h"
+#include "transport/control.h"
 
 typedef struct rd_engine rd_engine;
 typedef struct rd_flight rd_flight;

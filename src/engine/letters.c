@@ -100,7 +100,7 @@ void rd_mail_announce(rd_engine *e, const rd_letter *l)
     if (!l && !full && !e->announced)
         return;
     const rd_pending message = l ? rd_letter_pending(l) : (rd_pending){0};
-    e->transport->announce(e->link, l ? &message : NULL, full);
+    rd_control_announce(e->link, l ? &message : NULL, full);
     e->announced = l || full;
 }
 
@@ -113,7 +113,7 @@ static bool is_forsaken(rd_engine *e, const rd_letter *l)
     for (uint32_t r = any ? 0 : l->what.peer; r < (any ? n : l->what.peer + 1); r++) {
         if (e->transport->reach && r != me)
             e->transport->reach(e->link, r);
-        gone += r != me && e->transport->presence(e->link, r).closed;
+        gone += r != me && rd_control_presence(e->link, r).closed;
     }
     return gone && gone == (any ? n - 1 : 1);
 }
@@ -122,7 +122,7 @@ static bool somebody_closed(rd_engine *e)
 {
     bool closed = false;
     for (uint32_t r = 0; r < e->link->size; r++)
-        closed |= r != e->link->rank && e->transport->presence(e->link, r).closed;
+        closed |= r != e->link->rank && rd_control_presence(e->link, r).closed;
     return closed;
 }
 
@@ -185,7 +185,7 @@ static void idle(rd_engine *e, const rd_letter *l, rd_patience *p, rd_error *err
         if (look(e, l, err) || (now >= p->deadline_ns && !l->done && !l->lost &&
                                 rd_trouble_message(e->link, &message, p->timeout_ns, err)))
             rd_engine_give_up(e, err);
-        e->transport->await(e->link, l->what.peer, now >= p->late_ns);
+        rd_control_await(e->link, l->what.peer, now >= p->late_ns);
     }
     e->transport->wait(e->link, NULL, p->idle,
                        p->look_ns < p->deadline_ns ? p->look_ns : p->deadline_ns);

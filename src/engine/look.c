@@ -23,7 +23,7 @@ bool rd_lane_waits(const rd_flight *f, uint32_t l)
 
 static bool has_closed(rd_engine *e, uint32_t peer)
 {
-    return e->transport->presence(e->link, peer).closed;
+    return rd_control_presence(e->link, peer).closed;
 }
 
 /* A loan that is not home yet: has its peer died, closed, or made another call?  *whom: that peer. */
@@ -71,7 +71,7 @@ static ronda_status look(rd_engine *e, const rd_flight *f, uint32_t *whom, uint3
         if (closed)
             return rd_trouble_closed(e->link, &f->job.record, lane->peer, err);
         const bool absent =
-            e->transport->presence(e->link, lane->peer).sequence < f->job.record.sequence;
+            rd_control_presence(e->link, lane->peer).sequence < f->job.record.sequence;
         const uint32_t weight = 1u + !lane->sends + 2u * absent;
         if (weight > *best) {
             *whom = lane->peer;

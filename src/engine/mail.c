@@ -206,7 +206,7 @@ static bool has_room(rd_engine *e, uint32_t peer, uint64_t bytes)
         m->store_letters >= RD_STORE_LETTERS || m->store_bytes + bytes > RD_STORE_BYTES;
     return !full || (peer != e->link->rank && m->store_letters < 2 * RD_STORE_LETTERS &&
                      m->store_bytes + bytes <= 2 * RD_STORE_BYTES &&
-                     e->transport->presence(e->link, peer).closed);
+                     rd_control_presence(e->link, peer).closed);
 }
 
 static rd_stored *store_one(rd_engine *e, uint32_t peer, uint32_t tag, ronda_type type, bool offer,
@@ -443,7 +443,7 @@ static uint32_t come_home(rd_engine *e, rd_way *w)
 
 bool rd_mail_waiting(const rd_engine *e)
 {
-    const uint32_t letters = e->transport->letters(e->link);
+    const uint32_t letters = rd_control_letters(e->link);
     const rd_mail *m = e->mail;
     return m ? !m->lost && (letters != m->seen || m->unread || m->active) : letters != 0;
 }
@@ -454,7 +454,7 @@ uint32_t rd_mail_move(rd_engine *e)
     if (!rd_mail_waiting(e) || !rd_mail_of(e))
         return 0;
     rd_mail *m = e->mail;
-    const uint32_t letters = e->transport->letters(e->link), n = e->link->size;
+    const uint32_t letters = rd_control_letters(e->link), n = e->link->size;
     if (letters != m->seen || m->unread) {
         m->seen = letters;
         m->unread = m->full = false;

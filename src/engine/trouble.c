@@ -25,8 +25,8 @@ static bool first_difference(rd_link *link, const rd_record *mine, uint32_t peer
 {
     const uint64_t back = mine->sequence > HISTORY ? mine->sequence - HISTORY + 1 : 1;
     for (uint64_t q = back; q <= mine->sequence; q++)
-        if (link->transport->record(link, link->rank, q, ours) &&
-            link->transport->record(link, peer, q, theirs) && ours->mark != theirs->mark)
+        if (rd_control_record(link, link->rank, q, ours) &&
+            rd_control_record(link, peer, q, theirs) && ours->mark != theirs->mark)
             return true;
     return false;
 }
@@ -82,7 +82,7 @@ ronda_status rd_trouble_mismatch(rd_link *link, const rd_record *mine, uint32_t 
             link->rank, us, peer, them, differing(&ours, &theirs), algorithms);
     }
     rd_record_text(mine, us, sizeof us);
-    const rd_presence p = link->transport->presence(link, peer);
+    const rd_presence p = rd_control_presence(link, peer);
     if (mine->kind == RONDA_ALLTOALLV)
         return rd_fail(err, RONDA_EMISMATCH, peer,
                        "in %s rank %u does not send rank %u as many elements as rank %u expects",
@@ -97,7 +97,7 @@ ronda_status rd_trouble_mismatch(rd_link *link, const rd_record *mine, uint32_t 
 ronda_status rd_trouble_look(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err)
 {
     rd_record theirs;
-    if (link->transport->record(link, peer, mine->sequence, &theirs) && theirs.mark != mine->mark)
+    if (rd_control_record(link, peer, mine->sequence, &theirs) && theirs.mark != mine->mark)
         return rd_trouble_mismatch(link, mine, peer, err);
     return RONDA_OK;
 }
@@ -115,13 +115,13 @@ ronda_status rd_trouble_mad(rd_link *link, const rd_record *mine, uint32_t peer,
 
 ronda_status rd_trouble_closed(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err)
 {
-    const rd_presence p = link->transport->presence(link, peer);
+    const rd_presence p = rd_control_presence(link, peer);
     rd_record theirs;
     char us[TEXT], last[TEXT] = "none";
 
     blame(link, mine, err);
     rd_record_text(mine, us, sizeof us);
-    if (link->transport->record(link, peer, p.sequence, &theirs))
+    if (rd_control_record(link, peer, p.sequence, &theirs))
         rd_record_text(&theirs, last, sizeof last);
     return rd_fail(err, RONDA_EPEER, peer,
                    "rank %u needs rank %u for %s, but rank %u has closed (its last call: %s)",
@@ -142,7 +142,7 @@ ronda_status rd_trouble_missed(rd_link *link, const rd_record *theirs, uint32_t 
 
 static bool has_called(rd_link *link, const rd_record *mine, uint32_t rank)
 {
-    return link->transport->presence(link, rank).sequence >= mine->sequence;
+    return rd_control_presence(link, rank).sequence >= mine->sequence;
 }
 
 static bool is_silent(const rd_presence *p, uint64_t now)
@@ -156,7 +156,7 @@ static uint32_t longest_silent(rd_link *link, uint64_t now)
     uint32_t found = RONDA_ANY;
     uint64_t heard_ns = UINT64_MAX;
     for (uint32_t r = 0; r < link->size; r++) {
-        const rd_presence p = link->transport->presence(link, r);
+        const rd_presence p = rd_control_presence(link, r);
         if (r == link->rank || !p.hearsay || p.closed || !is_silent(&p, now) ||
             p.heard_ns >= heard_ns)
             continue;
@@ -174,7 +174,7 @@ static uint32_t missing_rank(rd_link *link, const rd_record *mine, uint32_t from
     const uint64_t now = rd_now_ns();
     uint32_t at = from;
     for (uint32_t hops = 0; at < link->size && hops <= link->size; hops++) {
-        const rd_presence p = link->transport->presence(link, at);
+        const rd_presence p = rd_control_presence(link, at);
         if (!p.inside || p.sequence > mine->sequence || is_silent(&p, now))
             return at;
         if (p.awaits >= link->size)
@@ -208,7 +208,7 @@ typedef struct {
 
 static standing stands(rd_link *link, const rd_record *mine, uint32_t rank)
 {
-    const rd_presence p = link->transport->presence(link, rank);
+    const rd_presence p = rd_control_presence(link, rank);
     if (p.closed)
         return (standing){CLOSED, 0, 0};
     if (p.message.direction)
@@ -333,7 +333,7 @@ static void say_last(rd_link *link, uint32_t rank, const rd_presence *p, char *t
     if (p->message.direction) {
         rd_pending_text(&p->message, call, sizeof call);
         snprintf(text, capacity, "it is in %s", call);
-    } else if (link->transport->record(link, rank, p->sequence, &theirs)) {
+    } else if (rd_control_record(link, rank, p->sequence, &theirs)) {
         rd_record_text(&theirs, call, sizeof call);
         if (p->hearsay && !p->inside && !p->posted)
             snprintf(text, capacity, "the last that was heard of it: %s", call);
@@ -353,7 +353,7 @@ static void say_full(rd_link *link, const rd_pending *message, char *text, size_
 {
     *text = 0;
     if (message->direction != RD_SENDING || message->peer >= link->size ||
-        !link->transport->presence(link, message->peer).full)
+        !rd_control_presence(link, message->peer).full)
         return;
     snprintf(text, capacity,
              "; the unexpected queue of rank %u is full: it has to receive what it was sent",
@@ -372,7 +372,7 @@ ronda_status rd_trouble_timeout(rd_link *link, const rd_record *mine, uint32_t p
     if (missing >= link->size)
         return rd_fail(err, RONDA_ETIMEOUT, RONDA_ANY, "rank %u: %s timed out after %.3g s%s",
                        link->rank, us, (double)timeout_ns / 1e9, others);
-    const rd_presence p = link->transport->presence(link, missing);
+    const rd_presence p = rd_control_presence(link, missing);
     const bool entered = p.sequence >= mine->sequence;
     say_last(link, missing, &p, last, sizeof last);
     say_full(link, &p.message, full, sizeof full);
@@ -394,10 +394,10 @@ ronda_status rd_trouble_timeout(rd_link *link, const rd_record *mine, uint32_t p
 /* "; rank 2 is in barrier #3" */
 static void say_where(rd_link *link, uint32_t rank, char *text, size_t capacity)
 {
-    const rd_presence p = link->transport->presence(link, rank);
+    const rd_presence p = rd_control_presence(link, rank);
     rd_record record;
     char call[TEXT];
-    const bool known = link->transport->record(link, rank, p.sequence, &record);
+    const bool known = rd_control_record(link, rank, p.sequence, &record);
     if (known)
         rd_record_text(&record, call, sizeof call);
     if (p.message.direction)
@@ -444,7 +444,7 @@ ronda_status rd_trouble_message(rd_link *link, const rd_pending *mine, uint64_t 
 {
     char us[TEXT], where[280], full[TEXT];
     const bool sends = mine->direction == RD_SENDING;
-    const rd_presence own = link->transport->presence(link, link->rank);
+    const rd_presence own = rd_control_presence(link, link->rank);
     err->rank = link->rank;
     err->sequence = 0;
     rd_pending_text(mine, us, sizeof us);
@@ -456,7 +456,7 @@ ronda_status rd_trouble_message(rd_link *link, const rd_pending *mine, uint64_t 
     else
         say_everybody(link, where, sizeof where);
     const rd_pending theirs = mine->peer < link->size && mine->peer != link->rank
-                                  ? link->transport->presence(link, mine->peer).message
+                                  ? rd_control_presence(link, mine->peer).message
                                   : (rd_pending){0};
     const bool both = theirs.direction == mine->direction && theirs.peer == link->rank;
     return rd_fail(err, RONDA_ETIMEOUT, mine->peer, "rank %u: %s timed out after %.3g s%s%s%s%s",

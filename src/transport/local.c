@@ -74,7 +74,7 @@ static bool is_used(rd_link *link)
 {
     bool used = false;
     for (uint32_t r = 0; r < link->size && atomic_load(link->alarm); r++)
-        used |= r != link->rank && rd_share_presence(link, r).running;
+        used |= r != link->rank && rd_control_board(link, r).running;
     return used;
 }
 
@@ -128,7 +128,7 @@ static local_link *open_one(void *mapping, size_t bytes, uint32_t rank, uint32_t
     l->bytes = bytes;
     l->member.limit = UINT64_MAX;
     l->member.membarrier = MEMBARRIER_CMD_PRIVATE_EXPEDITED;
-    l->member.fences =
+    l->member.link.fences =
         syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
     l->member.data = &local_data;
     l->member.sleep = sleep_here;
@@ -212,7 +212,6 @@ static ronda_status local_join(rd_link *link, const rd_offer offers[], const uin
 const rd_transport rd_local = {.name = "local",
                                .lends_alloc = true,
                                RD_SHARE_SLOTS,
-                               .presence = rd_share_presence,
                                .quiesce = rd_share_quiesce,
                                .alloc = local_alloc,
                                .free = local_free,

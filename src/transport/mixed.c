@@ -1,8 +1,8 @@
 /* mixed.c: shared memory inside a host, sockets between hosts.
  *
  * A mixed link has two others, and its ports are theirs.  What concerns a peer is asked of the link
- * that leads to it; what this rank says of itself is said to both.  Two alarms are one: who sees one raises the
- * other.  A rank sleeps as its shared memory wants it, and sockets wake it too.
+ * that leads to it; what this rank says of itself is on its board in the shared memory, from where the sockets'
+ * gossip has it, too.  There is one alarm.  A rank sleeps as its shared memory wants it, and sockets wake it too.
  *
  * A part whose ranks are all of one host is a part of the shared memory; one with a rank of each host is a part
  * of the sockets; any other is mixed too. */
@@ -16,11 +16,9 @@ typedef struct mixed_link {
     rd_link link;
     struct mixed_link *whole; /* of a part; else itself */
     uint32_t users;           /* of the whole: itself and its parts that are mixed too */
-    bool closed;              /* but used */
     rd_link *tcp, *shm;
     uint32_t *local;  /* rank of a rank in the shared memory; UINT32_MAX: it is of another host */
     uint32_t *global; /* and the other way round */
-    _Atomic uint32_t goodbyes;
 } mixed_link;
 
 static mixed_link *mixed(const rd_link *link)
@@ -33,21 +31,6 @@ static bool is_local(const mixed_link *m, uint32_t peer)
     return m->local[peer] != UINT32_MAX;
 }
 
-/* Whoever has failed has failed here and there. */
-static void agree(mixed_link *m)
-{
-    rd_error cause = {0};
-    const bool here = atomic_load(m->shm->alarm), there = atomic_load(m->tcp->alarm);
-    if (here != there && !m->closed) {
-        rd_link *knows = here ? m->shm : m->tcp, *learns = here ? m->tcp : m->shm;
-        knows->transport->cause(knows, &cause);
-        learns->transport->abort(learns, &cause);
-    }
-    atomic_store_explicit(&m->goodbyes,
-                          atomic_load(m->shm->goodbyes) + atomic_load(m->tcp->goodbyes),
-                          memory_order_relaxed);
-}
-
 /* --- ports --- */
 
 static rd_port *port(rd_link *link, uint32_t peer, uint32_t channel)
@@ -55,12 +38,6 @@ static rd_port *port(rd_link *link, uint32_t peer, uint32_t channel)
     mixed_link *m = mixed(link);
     return is_local(m, peer) ? m->shm->transport->port(m->shm, m->local[peer], channel)
                              : m->tcp->transport->port(m->tcp, peer, channel);
-}
-
-static uint32_t letters(const rd_link *link)
-{
-    const mixed_link *m = mixed(link);
-    return m->shm->transport->letters(m->shm) + m->tcp->transport->letters(m->tcp);
 }
 
 static void *alloc(rd_link *link, size_t bytes)
@@ -77,9 +54,7 @@ static void free_memory(rd_link *link, void *memory, size_t bytes)
 
 static void pump(rd_link *link)
 {
-    mixed_link *m = mixed(link);
-    m->tcp->transport->pump(m->tcp);
-    agree(m);
+    mixed(link)->tcp->transport->pump(mixed(link)->tcp);
 }
 
 /* Sockets are looked at now and then while this rank does not sleep; then they wake it.  Between hosts all takes
@@ -94,9 +69,6 @@ static void wait(rd_link *link, rd_port *p, uint32_t idle, uint64_t until_ns)
         m->tcp->transport->pump(m->tcp);
     m->shm->transport->wait(m->shm, p && !rd_data_of(p)->pushes ? p : NULL,
                             idle < SPINS ? idle : idle + LESS_YIELDS, until_ns);
-    agree(m);
-    if (m->whole != m)
-        agree(m->whole);
 }
 
 static void wait_of_part(void *context, uint32_t idle, uint64_t until_ns)
@@ -119,57 +91,16 @@ static void nudge(rd_link *link)
 
 /* --- where ranks stand --- */
 
-static void enter(rd_link *link, const rd_record *record)
+static bool dead(rd_link *link, uint32_t peer)
 {
     mixed_link *m = mixed(link);
-    m->shm->transport->enter(m->shm, record);
-    m->tcp->transport->enter(m->tcp, record);
-    agree(m);
+    return is_local(m, peer) ? m->shm->transport->dead(m->shm, m->local[peer])
+                             : m->tcp->transport->dead(m->tcp, peer);
 }
 
-static void resume(rd_link *link, uint64_t sequence)
+static void gossip(rd_link *link, uint32_t peer, bool late)
 {
-    mixed_link *m = mixed(link);
-    m->shm->transport->resume(m->shm, sequence);
-    m->tcp->transport->resume(m->tcp, sequence);
-    agree(m);
-}
-
-static void leave(rd_link *link, uint64_t sequence)
-{
-    mixed_link *m = mixed(link);
-    m->shm->transport->leave(m->shm, sequence);
-    m->tcp->transport->leave(m->tcp, sequence);
-}
-
-static void pause(rd_link *link, uint64_t sequence)
-{
-    mixed_link *m = mixed(link);
-    m->shm->transport->pause(m->shm, sequence);
-    m->tcp->transport->pause(m->tcp, sequence);
-}
-
-/* As all ranks are counted, also where those of the host read it: nobody there looks at the number. */
-static void await(rd_link *link, uint32_t peer, bool late)
-{
-    mixed_link *m = mixed(link);
-    m->shm->transport->await(m->shm, peer, late);
-    const bool tells = late || rd_tcp_is_asked(m->tcp);
-    for (uint32_t r = 0; r < link->size && tells; r++) /* other hosts hear of them from this rank */
-        if (is_local(m, r) && r != link->rank) {
-            const rd_presence p = m->shm->transport->presence(m->shm, m->local[r]);
-            rd_record call = {0};
-            m->shm->transport->record(m->shm, m->local[r], p.sequence, &call);
-            rd_tcp_know(m->tcp, r, &p, &call);
-        }
-    m->tcp->transport->await(m->tcp, peer, late);
-}
-
-static void announce(rd_link *link, const rd_pending *message, bool full)
-{
-    mixed_link *m = mixed(link);
-    m->shm->transport->announce(m->shm, message, full);
-    m->tcp->transport->announce(m->tcp, message, full);
+    mixed(link)->tcp->transport->gossip(mixed(link)->tcp, peer, late);
 }
 
 static void reach(rd_link *link, uint32_t peer)
@@ -179,41 +110,18 @@ static void reach(rd_link *link, uint32_t peer)
         m->tcp->transport->reach(m->tcp, peer);
 }
 
-static bool record(rd_link *link, uint32_t peer, uint64_t sequence, rd_record *out)
-{
-    mixed_link *m = mixed(link);
-    return is_local(m, peer) ? m->shm->transport->record(m->shm, m->local[peer], sequence, out)
-                             : m->tcp->transport->record(m->tcp, peer, sequence, out);
-}
-
-static rd_presence presence(rd_link *link, uint32_t peer)
-{
-    mixed_link *m = mixed(link);
-    const rd_presence p = is_local(m, peer) ? m->shm->transport->presence(m->shm, m->local[peer])
-                                            : m->tcp->transport->presence(m->tcp, peer);
-    agree(m);
-    return p;
-}
-
 /* --- failure --- */
 
-static void abort_both(rd_link *link, const rd_error *cause)
+static void abort_all(rd_link *link, const rd_error *cause)
 {
     mixed_link *m = mixed(link);
     m->tcp->timeout_ns = link->timeout_ns;
-    m->shm->transport->abort(m->shm, cause);
     m->tcp->transport->abort(m->tcp, cause);
-}
-
-static void cause(rd_link *link, rd_error *out)
-{
-    mixed(link)->tcp->transport->cause(mixed(link)->tcp, out);
 }
 
 static void quiesce(rd_link *link, uint64_t until_ns, uint64_t soon_ns)
 {
     mixed_link *m = mixed(link);
-    agree(m);
     m->shm->transport->quiesce(m->shm, until_ns, soon_ns);
     m->tcp->transport->quiesce(m->tcp, until_ns, soon_ns);
 }
@@ -223,7 +131,6 @@ static void goodbye(rd_link *link)
     mixed_link *m = mixed(link);
     m->tcp->close_by_ns = link->close_by_ns;
     m->tcp->transport->goodbye(m->tcp);
-    agree(m);
 }
 
 /* --- opening and closing --- */
@@ -251,10 +158,10 @@ static void close_both(rd_link *link)
     }
     if (m != whole)
         rd_shm_call_ranks(m->shm, NULL, NULL);
+    rd_tcp_leave_host(m->tcp, last);
     m->tcp->close_by_ns = m->shm->close_by_ns = link->close_by_ns;
     m->tcp->transport->close(m->tcp);
     m->shm->transport->close(m->shm);
-    m->closed = true;
     if (m != whole)
         free_link(m);
     if (last)
@@ -288,8 +195,7 @@ static mixed_link *new_link(uint32_t rank, uint32_t size, uint32_t channels)
                         .rank = rank,
                         .size = size,
                         .channels = channels,
-                        .generation = rd_generation_enter(),
-                        .goodbyes = &m->goodbyes};
+                        .generation = rd_generation_enter()};
     m->whole = m;
     m->local = rd_alloc(size * sizeof *m->local);
     m->global = rd_alloc(size * sizeof *m->global);
@@ -303,11 +209,17 @@ static void tie(mixed_link *m, rd_link *tcp, rd_link *shm)
 {
     m->tcp = tcp;
     m->shm = shm;
-    m->link.alarm = tcp->alarm;
     m->link.cpus = tcp->cpus;
     m->link.host_of = tcp->host_of;
     m->link.heap = shm->heap;
     count_ranks(m);
+    rd_tcp_share_host(tcp, shm, m->global);
+    m->link.boards = tcp->boards;
+    m->link.failure = shm->failure;
+    m->link.alarm = shm->alarm;
+    m->link.goodbyes = shm->goodbyes;
+    m->link.fences = shm->fences;
+    m->link.running = shm->running;
     rd_shm_call_ranks(shm, m->global, rd_tcp_host(tcp));
     m->whole->users++;
 }
@@ -435,23 +347,15 @@ const rd_transport rd_mixed = {.name = "shm+tcp",
                                .pushes = true,
                                .lends_alloc = true,
                                .port = port,
-                               .letters = letters,
                                .alloc = alloc,
                                .free = free_memory,
                                .wait = wait,
                                .pump = pump,
                                .nudge = nudge,
-                               .enter = enter,
-                               .leave = leave,
-                               .pause = pause,
-                               .resume = resume,
-                               .await = await,
-                               .announce = announce,
+                               .dead = dead,
+                               .gossip = gossip,
                                .reach = reach,
-                               .record = record,
-                               .presence = presence,
-                               .abort = abort_both,
-                               .cause = cause,
+                               .abort = abort_all,
                                .quiesce = quiesce,
                                .goodbye = goodbye,
                                .close = close_both,

@@ -67,7 +67,7 @@ static void wake(rd_member *m, uint32_t rank)
 
 static inline void wake_if_asleep(rd_port *p)
 {
-    if (p->member->fences)
+    if (p->member->link.fences)
         rd_fence();
     atomic_signal_fence(memory_order_seq_cst);
     if (atomic_load_explicit(p->peer_asleep, memory_order_relaxed))
@@ -77,7 +77,7 @@ static inline void wake_if_asleep(rd_port *p)
 void rd_everyone_fence(const rd_member *m)
 {
     rd_fence();
-    if (!m->fences)
+    if (!m->link.fences)
         syscall(SYS_membarrier, m->membarrier, 0, 0);
 }
 
@@ -287,12 +287,6 @@ rd_port *rd_share_port(rd_link *l, uint32_t peer, uint32_t channel)
     return p;
 }
 
-uint32_t rd_share_letters(const rd_link *l)
-{
-    const rd_member *m = rd_member_of((rd_link *)l);
-    return atomic_load_explicit(&m->boards[l->rank].letters, memory_order_acquire);
-}
-
 bool rd_share_can_send(rd_port *p)
 {
     return has_room(p);
@@ -491,12 +485,24 @@ static bool open_member(rd_member *m, const rd_transport *transport, void *mappi
                         .channels = channels,
                         .heap = m->whole,
                         .generation = rd_generation_enter(),
-                        .alarm = &m->head->alarm,
+                        .failure = &m->head->failure,
+                        .alarm = &m->head->failure.alarm,
+                        .fences = m->whole->link.fences,
                         .running = &m->boards[rank].running};
     m->link.choices = m->head->choices;
     m->ports_bytes = (size_t)size * rd_queues(channels) * sizeof(rd_port);
     m->ports = rd_map(m->ports_bytes);
-    return m->ports != NULL;
+    m->link.boards = rd_alloc(size * sizeof *m->link.boards);
+    for (uint32_t r = 0; r < size && m->link.boards; r++)
+        m->link.boards[r] = (rd_known){.board = &m->boards[r],
+                                       .calls = &m->calls[(size_t)r * rd_records(channels)],
+                                       .records = rd_records(channels)};
+    if (m->ports && m->link.boards)
+        return true;
+    rd_unmap(m->ports, m->ports_bytes);
+    rd_free(m->link.boards);
+    m->ports = NULL;
+    return false;
 }
 
 bool rd_member_open(rd_member *m, const rd_transport *transport, void *mapping, uint32_t rank,
@@ -524,7 +530,6 @@ bool rd_member_join(rd_member *m, rd_member *of, void *mapping, uint32_t rank, u
         m->ranks[r] = rd_rank_in_whole(of, members[r]);
     m->origin = whole->origin;
     m->limit = whole->limit;
-    m->fences = whole->fences;
     m->membarrier = whole->membarrier;
     m->arena = whole->arena;
     m->piece = whole->piece;
@@ -552,5 +557,6 @@ void rd_member_close(rd_member *m)
 void rd_member_free(rd_member *m)
 {
     rd_unmap(m->ports, m->ports_bytes);
+    rd_free(m->link.boards);
     rd_free(m->ranks);
 }

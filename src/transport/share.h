@@ -5,13 +5,13 @@
  *
  *     | head: alarm, cause | boards [rank] | calls [rank][] | queues [channel][from][to] | what shm adds |
  *
- * share.c has the messages, board.c the board and failure, the same for both.  What differs is how bytes are
+ * share.c has the messages, control.c the boards, share_failure.c failure, the same for both.  What differs is how bytes are
  * named in a message (threads: by address, from anywhere; processes: by offset, in the mapping
  * alone), whether there is a place to stage bytes that cannot be lent, and how a rank sleeps. */
 #ifndef RD_SHARE_H
 #define RD_SHARE_H
 
-#include "transport/transport.h"
+#include "transport/control.h"
 
 typedef struct {
     _Alignas(128) _Atomic uint32_t seq;
@@ -36,31 +36,10 @@ typedef struct {
 } rd_queue;
 
 typedef struct {
-    _Alignas(128) _Atomic uint64_t entered; /* sequence * 4 + posted * 2 + inside */
-    _Atomic uint32_t awaits;                /* 1 + peer, or 0 */
-    _Atomic uint32_t closed;
-    _Atomic uint32_t exited;   /* of the whole: its process exits, and has not closed everything */
-    _Atomic uint64_t heard_ns; /* when it last said whom it awaits */
-    /* What it waits for if that is a message: direction, whether its unexpected queue is full, type and tag; count */
-    _Atomic uint64_t message[2];
-    _Atomic uint32_t running; /* an op of the program's */
-    _Alignas(128) _Atomic uint32_t asleep;
-    _Atomic uint32_t letters; /* lines of letters that were sent to it */
-} rd_board;
-
-/* A call that a rank has announced; the last ones stay, some for each channel. */
-enum { RD_RECORDS = 32, RD_RECORD_WORDS = 6 };
-typedef struct {
-    _Alignas(64) _Atomic uint64_t words[RD_RECORD_WORDS];
-} rd_announced;
-
-typedef struct {
     uint32_t cpus; /* written before anybody maps it */
-    _Alignas(128) _Atomic uint32_t alarm;
-    _Atomic uint32_t deciding;           /* 1: somebody is writing the cause */
+    rd_failure failure;
     _Atomic uint32_t goodbyes;           /* links that have been closed */
     _Alignas(128) _Atomic uint32_t open; /* links not yet closed */
-    rd_error cause;
     _Alignas(128) _Atomic uint64_t choices[RD_CHOICES];
 } rd_share_head;
 
@@ -100,7 +79,6 @@ struct rd_member {
     uint64_t limit;   /* and how far it may reach */
     bool crowded;     /* more ranks than cores: do not spin */
     bool given_up;    /* it has failed, and this rank has left it */
-    bool fences;      /* no membarrier: every publication needs a fence */
     int membarrier;   /* the command that orders all ranks' stores */
     rd_ring *arena;   /* for all peers, of all parts */
     rd_ring ring_of_all;
@@ -162,7 +140,6 @@ void rd_share_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t until_ns);
 void rd_share_nudge(rd_link *l);
 void *rd_share_reserve(rd_port *p, uint64_t least, uint64_t *bytes);
 rd_port *rd_share_port(rd_link *l, uint32_t peer, uint32_t channel);
-uint32_t rd_share_letters(const rd_link *l);
 bool rd_share_can_send(rd_port *p);
 void rd_share_commit(rd_port *p, uint64_t bytes, uint64_t total, uint64_t mark);
 bool rd_share_share(rd_port *p, const rd_port *committed, uint64_t bytes, uint64_t total,
@@ -174,24 +151,11 @@ uint32_t rd_share_sent(const rd_port *p);
 bool rd_share_completed(rd_port *p, uint32_t message);
 bool rd_share_peek(rd_port *p, rd_view *view);
 void rd_share_release(rd_port *p, uint64_t bytes);
-void rd_share_enter(rd_link *l, const rd_record *r);
-void rd_share_leave(rd_link *l, uint64_t sequence);
-void rd_share_pause(rd_link *l, uint64_t sequence);
-void rd_share_resume(rd_link *l, uint64_t sequence);
-void rd_share_await(rd_link *l, uint32_t peer, bool late);
-void rd_share_announce(rd_link *l, const rd_pending *message, bool full);
-bool rd_share_record(rd_link *l, uint32_t peer, uint64_t sequence, rd_record *out);
-rd_presence rd_share_presence(rd_link *l, uint32_t peer);
 void rd_share_abort(rd_link *l, const rd_error *cause);
-void rd_share_cause(rd_link *l, rd_error *out);
 void rd_share_quiesce(rd_link *l, uint64_t until_ns, uint64_t soon_ns);
 
 #define RD_SHARE_SLOTS                                                                             \
-    .nudge = rd_share_nudge, .port = rd_share_port, .letters = rd_share_letters,                   \
-    .wait = rd_share_wait, .enter = rd_share_enter, .leave = rd_share_leave,                       \
-    .pause = rd_share_pause, .resume = rd_share_resume, .await = rd_share_await,                   \
-    .announce = rd_share_announce, .record = rd_share_record, .abort = rd_share_abort,             \
-    .cause = rd_share_cause
+    .nudge = rd_share_nudge, .port = rd_share_port, .wait = rd_share_wait, .abort = rd_share_abort
 #define RD_SHARE_DATA                                                                              \
     .can_send = rd_share_can_send, .reserve = rd_share_reserve, .commit = rd_share_commit,         \
     .share = rd_share_share, .lend = rd_share_lend, .give_back = rd_share_give_back,               \

@@ -98,7 +98,7 @@ static void mourn(rd_link *link, uint32_t rank)
     rd_record record;
     char call[160], where[48] = "";
 
-    const rd_presence p = rd_share_presence(link, rank);
+    const rd_presence p = rd_control_board(link, rank);
     char text[100];
     snprintf(call, sizeof call, "%s",
              p.inside || p.posted ? "with messages under way" : "before its first call");
@@ -107,7 +107,7 @@ static void mourn(rd_link *link, uint32_t rank)
     if (p.message.direction) {
         rd_pending_text(&p.message, text, sizeof text);
         snprintf(call, sizeof call, "in %s", text);
-    } else if (rd_share_record(link, rank, p.sequence, &record)) {
+    } else if (rd_control_record(link, rank, p.sequence, &record)) {
         rd_record_text(&record, text, sizeof text);
         snprintf(call, sizeof call, "%s %s",
                  p.inside   ? "in"
@@ -165,15 +165,13 @@ bool rd_shm_is_dead(shm_link *s, uint32_t rank)
     return s->peers[rank].dead;
 }
 
-static rd_presence shm_presence(rd_link *link, uint32_t peer)
+static bool shm_dead(rd_link *link, uint32_t peer)
 {
     shm_link *s = whole_of(link);
     const uint32_t rank = rd_rank_in_whole(rd_member_of(link), peer);
     if (rd_shm_is_dead(s, rank))
         mourn(link, peer);
-    rd_presence p = rd_share_presence(link, peer);
-    p.dead = s->peers[rank].dead;
-    return p;
+    return s->peers[rank].dead;
 }
 
 /* Peers reach only what is in the mapping, which stays: one that has stopped need not be awaited long.  But what
@@ -451,7 +449,7 @@ static ronda_status open_memory(shm_link *s, const rd_shm_parts *parts, rd_error
     m->origin = (uintptr_t)mapping;
     m->limit = s->bytes;
     m->membarrier = MEMBARRIER_CMD_GLOBAL_EXPEDITED;
-    m->fences = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) != 0;
+    m->link.fences = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) != 0;
     m->data = &shm_data;
     m->sleep = sleep_here;
     m->ring = ring;
@@ -505,7 +503,7 @@ const rd_transport rd_shm = {.name = "shm",
                              .copies = true,
                              .lends_alloc = true,
                              RD_SHARE_SLOTS,
-                             .presence = shm_presence,
+                             .dead = shm_dead,
                              .quiesce = shm_quiesce,
                              .alloc = rd_shm_alloc,
                              .free = rd_shm_free,

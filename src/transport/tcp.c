@@ -54,11 +54,6 @@ static rd_port *port(rd_link *link, uint32_t peer, uint32_t channel)
     return rd_tcp_port(link, peer, channel);
 }
 
-static uint32_t letters(const rd_link *link)
-{
-    return atomic_load_explicit(&rd_tcp_link(link)->letters, memory_order_relaxed);
-}
-
 /* --- sending --- */
 
 static bool has_line(const rd_port *p)
@@ -276,11 +271,50 @@ static void free_link(tcp_link *l)
         }
     }
     rd_unmap(l->ports, l->ports_bytes);
-    rd_unmap(l->known, l->known_bytes);
+    rd_unmap(l->copies, l->copies_bytes);
+    rd_unmap(l->copied_calls, l->calls_bytes);
+    rd_free(l->link.boards);
     rd_free(l->members);
     rd_free(l->index_of);
     rd_free(l->host_of);
     rd_free(l);
+}
+
+/* Where news of each rank goes, and what this one says of itself. */
+static void set_boards(tcp_link *l)
+{
+    const uint32_t size = l->link.size;
+    for (uint32_t r = 0; r < size; r++)
+        l->link.boards[r] = (rd_known){.board = &l->copies[r],
+                                       .calls = &l->copied_calls[(size_t)r * RD_KEPT_RECORDS],
+                                       .records = RD_KEPT_RECORDS,
+                                       .copy = true};
+    l->link.boards[l->link.rank] =
+        (rd_known){.board = &l->copies[l->link.rank],
+                   .calls = &l->copied_calls[(size_t)size * RD_KEPT_RECORDS],
+                   .records = RD_RECORDS};
+}
+
+/* Pages of ranks that nothing is heard of are never touched.  false: no memory */
+static bool make_boards(tcp_link *l)
+{
+    const uint32_t size = l->link.size;
+    l->copies_bytes = size * sizeof *l->copies;
+    l->calls_bytes = ((size_t)size * RD_KEPT_RECORDS + RD_RECORDS) * sizeof *l->copied_calls;
+    l->copies = rd_map(l->copies_bytes);
+    l->copied_calls = rd_map(l->calls_bytes);
+    l->link.boards = rd_alloc(size * sizeof *l->link.boards);
+    if (!l->copies || !l->copied_calls || !l->link.boards)
+        return false;
+    set_boards(l);
+    return true;
+}
+
+static void count_goodbyes(tcp_world *w, _Atomic uint32_t *goodbyes)
+{
+    w->goodbyes = goodbyes;
+    for (tcp_link *l = w->links; l; l = l->next)
+        l->link.goodbyes = goodbyes;
 }
 
 static tcp_link *new_link(tcp_world *w, uint32_t rank, uint32_t size)
@@ -295,16 +329,14 @@ static tcp_link *new_link(tcp_world *w, uint32_t rank, uint32_t size)
                         .cpus = size,
                         .heap = w,
                         .generation = rd_generation_enter(),
-                        .goodbyes = &w->goodbyes,
-                        .alarm = &l->alarm};
+                        .goodbyes = w->goodbyes,
+                        .failure = &l->own_failure,
+                        .alarm = &l->own_failure.alarm};
     l->world = w;
-    l->awaits = RONDA_ANY;
     l->ports_bytes = (size_t)size * rd_queues(RD_CHANNELS) * sizeof *l->ports;
-    l->known_bytes = size * sizeof *l->known;
     l->ports = rd_map(l->ports_bytes);
-    l->known = rd_map(l->known_bytes);
     l->index_of = rd_alloc(w->its.size * sizeof *l->index_of);
-    if (!l->ports || !l->known || !l->index_of) {
+    if (!make_boards(l) || !l->ports || !l->index_of) {
         free_link(l);
         return NULL;
     }
@@ -425,6 +457,7 @@ ronda_status rd_tcp_open(const rd_tcp_parts *parts, rd_link **out, rd_error *err
     pthread_mutex_init(&w->lock, NULL);
     w->its = *parts;
     w->epoll = w->bell = -1;
+    w->goodbyes = &w->own_goodbyes;
     w->peers = rd_alloc(parts->size * sizeof *w->peers);
     tcp_link *l = w->peers ? new_link(w, parts->rank, parts->size) : NULL;
     const bool counted =
@@ -454,6 +487,42 @@ const char *rd_tcp_host(const rd_link *link)
 int rd_tcp_descriptor(const rd_link *link)
 {
     return rd_tcp_link(link)->world->epoll;
+}
+
+void rd_tcp_share_host(rd_link *link, rd_link *shm, const uint32_t ranks[])
+{
+    tcp_link *l = rd_tcp_link(link);
+    if (atomic_load(link->alarm))
+        shm->transport->abort(shm, &l->own_failure.cause);
+    for (uint32_t r = 0; r < shm->size; r++)
+        link->boards[ranks[r]] = shm->boards[r];
+    link->failure = shm->failure;
+    link->alarm = shm->alarm;
+    link->fences = shm->fences;
+    l->beside = shm;
+    if (!link->whole)
+        count_goodbyes(l->world, (_Atomic uint32_t *)(uintptr_t)shm->goodbyes);
+}
+
+void rd_tcp_leave_host(rd_link *link, bool last)
+{
+    tcp_link *l = rd_tcp_link(link);
+    const uint64_t sequence = rd_control_board(link, link->rank).sequence;
+    rd_record call = {0};
+    rd_error cause = {0};
+    rd_control_cause(link, &cause);
+    rd_control_record(link, link->rank, sequence, &call);
+    link->failure = &l->own_failure;
+    link->alarm = &l->own_failure.alarm;
+    if (cause.status)
+        rd_control_raise(link->failure, &cause);
+    l->beside = NULL;
+    set_boards(l);
+    if (call.sequence)
+        rd_control_enter(link, &call);
+    rd_control_leave(link, sequence);
+    if (last)
+        count_goodbyes(l->world, &l->world->own_goodbyes);
 }
 
 bool rd_tcp_is_connecting(const rd_link *link)
@@ -549,23 +618,15 @@ const rd_transport rd_tcp = {.name = "tcp",
                              .pushes = true,
                              .lends_alloc = true,
                              .port = port,
-                             .letters = letters,
                              .alloc = alloc,
                              .free = free_pages,
                              .wait = wait,
                              .pump = pump,
                              .nudge = nudge,
-                             .enter = rd_tcp_enter,
-                             .leave = rd_tcp_leave,
-                             .pause = rd_tcp_pause,
-                             .resume = rd_tcp_resume,
-                             .await = rd_tcp_await,
-                             .announce = rd_tcp_announce,
+                             .dead = rd_tcp_dead,
+                             .gossip = rd_tcp_gossip,
                              .reach = reach,
-                             .record = rd_tcp_record,
-                             .presence = rd_tcp_presence,
                              .abort = rd_tcp_abort,
-                             .cause = rd_tcp_cause,
                              .quiesce = rd_tcp_quiesce,
                              .goodbye = goodbye,
                              .close = close_link,

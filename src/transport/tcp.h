@@ -30,9 +30,10 @@ bool rd_tcp_is_connecting(const rd_link *link);
 /* How ranks of this world and its parts wait from now on; NULL: as before */
 void rd_tcp_wait_with(rd_link *link, void (*wait)(void *context, uint32_t idle, uint64_t until_ns),
                       void *context);
-/* Whether another rank's call is late, and it asks where this one stands */
-bool rd_tcp_is_asked(const rd_link *link);
-/* Where a rank stands that this link does not lead to */
-void rd_tcp_know(rd_link *link, uint32_t rank, const rd_presence *p, const rd_record *call);
+/* What ranks of this host say is said once: their boards in shared memory, their failure and their count of
+ * goodbyes are this link's, too.  ranks: of the ranks of shm, as this link counts them. */
+void rd_tcp_share_host(rd_link *link, rd_link *shm, const uint32_t ranks[]);
+/* Before that memory goes: what it says is kept.  last: nobody of this world and its parts uses it any more */
+void rd_tcp_leave_host(rd_link *link, bool last);
 
 #endif

@@ -36,106 +36,23 @@ tcp_link *rd_tcp_find(tcp_world *w, uint64_t id)
     return l && !l->closed ? l : NULL;
 }
 
-/* --- this rank --- */
+/* --- where ranks stand --- */
 
-void rd_tcp_enter(rd_link *link, const rd_record *record)
+bool rd_tcp_has_closed(const tcp_link *l, uint32_t rank)
 {
-    tcp_link *l = rd_tcp_link(link);
-    pthread_mutex_lock(&l->world->lock);
-    l->records[record->sequence % RD_RECORDS] = *record;
-    pthread_mutex_unlock(&l->world->lock);
-    l->awaits = RONDA_ANY;
-    rd_tcp_resume(link, record->sequence);
+    return atomic_load(&l->link.boards[rank].board->closed);
 }
 
-void rd_tcp_resume(rd_link *link, uint64_t sequence)
-{
-    tcp_link *l = rd_tcp_link(link);
-    l->sequence = sequence;
-    l->inside = true;
-    l->posted = false;
-}
-
-void rd_tcp_leave(rd_link *link, uint64_t sequence)
-{
-    tcp_link *l = rd_tcp_link(link);
-    l->sequence = sequence;
-    l->inside = l->posted = false;
-}
-
-void rd_tcp_pause(rd_link *link, uint64_t sequence)
-{
-    rd_tcp_leave(link, sequence);
-    rd_tcp_link(link)->posted = true;
-}
-
-/* --- the others --- */
-
-static bool own_record(const tcp_link *l, uint64_t sequence, rd_record *out)
-{
-    *out = l->records[sequence % RD_RECORDS];
-    return sequence && out->sequence == sequence;
-}
-
-bool rd_tcp_record(rd_link *link, uint32_t peer, uint64_t sequence, rd_record *out)
+bool rd_tcp_dead(rd_link *link, uint32_t peer)
 {
     const tcp_link *l = rd_tcp_link(link);
-    if (peer == link->rank)
-        return own_record(l, sequence, out);
-    *out = l->known[peer].records[sequence % RD_KEPT_RECORDS];
-    return sequence && out->sequence == sequence;
+    return l->world->peers[rd_tcp_in_whole(l, peer)].dead;
 }
 
-void rd_tcp_note(tcp_link *l, uint32_t rank, const rd_record *call)
+/* A rank of this host, whose memory this one sees. */
+static bool is_beside(const tcp_link *l, uint32_t rank)
 {
-    tcp_known *k = &l->known[rank];
-    if (!call->sequence)
-        return;
-    k->records[call->sequence % RD_KEPT_RECORDS] = *call;
-    if (call->sequence > k->sequence) {
-        k->sequence = call->sequence;
-        k->inside = k->posted = false; /* or it will say so */
-    }
-}
-
-void rd_tcp_know(rd_link *link, uint32_t rank, const rd_presence *p, const rd_record *call)
-{
-    tcp_link *l = rd_tcp_link(link);
-    tcp_known *k = &l->known[rank];
-    pthread_mutex_lock(&l->world->lock);
-    rd_tcp_note(l, rank, call);
-    k->sequence = p->sequence;
-    k->inside = p->inside;
-    k->posted = p->posted;
-    k->awaits = p->awaits + 1;
-    k->heard_ns = p->heard_ns;
-    k->message = p->message;
-    k->full = p->full;
-    pthread_mutex_unlock(&l->world->lock);
-}
-
-rd_presence rd_tcp_presence(rd_link *link, uint32_t peer)
-{
-    const tcp_link *l = rd_tcp_link(link);
-    const tcp_known *k = &l->known[peer];
-    if (peer == link->rank)
-        return (rd_presence){.sequence = l->sequence,
-                             .inside = l->inside,
-                             .posted = l->posted,
-                             .awaits = l->awaits,
-                             .heard_ns = rd_now_ns(),
-                             .message = l->message,
-                             .full = l->full};
-    return (rd_presence){.sequence = k->sequence,
-                         .inside = k->inside,
-                         .posted = k->posted,
-                         .closed = k->closed,
-                         .dead = l->world->peers[rd_tcp_in_whole(l, peer)].dead,
-                         .hearsay = true,
-                         .awaits = k->awaits - 1,
-                         .heard_ns = k->heard_ns,
-                         .message = k->inside ? k->message : (rd_pending){0},
-                         .full = k->full};
+    return !l->link.boards[rank].copy && rank != l->link.rank;
 }
 
 /* --- news --- */
@@ -146,20 +63,20 @@ static uint32_t gather_news(const tcp_link *l, uint8_t *out, uint64_t now)
     uint32_t count = 0;
     for (uint32_t i = 0; i < size && count < RD_MOST_NEWS; i++) {
         const uint32_t r = (l->link.rank + i) % size; /* this one first: it must be in it */
-        const tcp_known *k = &l->known[r];
+        const rd_presence p = rd_control_board(&l->link, r);
         const bool me = r == l->link.rank;
-        if (!me && (!k->heard_ns || k->heard_ns + FRESH_NS < now))
+        if (!me && (!p.heard_ns || p.heard_ns + FRESH_NS < now))
             continue;
         rd_news n = {.rank = r,
-                     .awaits = me ? l->awaits : k->awaits - 1,
-                     .age_ms = me ? 0 : (uint32_t)((now - k->heard_ns) / 1000000),
-                     .inside = me ? l->inside : k->inside,
-                     .posted = me ? l->posted : k->posted,
-                     .full = me ? l->full : k->full,
-                     .message = me ? l->message : k->message};
-        const uint64_t sequence = me ? l->sequence : k->sequence;
-        if (!rd_tcp_record((rd_link *)(uintptr_t)&l->link, r, sequence, &n.call))
-            n.call = (rd_record){.sequence = sequence};
+                     .awaits = p.awaits,
+                     .age_ms =
+                         me || p.heard_ns > now ? 0 : (uint32_t)((now - p.heard_ns) / 1000000),
+                     .inside = p.inside,
+                     .posted = p.posted,
+                     .full = p.full,
+                     .message = p.message};
+        if (!rd_control_record(&l->link, r, p.sequence, &n.call))
+            n.call = (rd_record){.sequence = p.sequence};
         rd_news_pack(&n, out + (size_t)count++ * RD_NEWS_ITEM);
     }
     return count;
@@ -170,11 +87,6 @@ static bool is_asked(const tcp_link *l, uint64_t now)
     return l->asked_ns && now - l->asked_ns < ASKED_NS;
 }
 
-bool rd_tcp_is_asked(const rd_link *link)
-{
-    return is_asked(rd_tcp_link(link), rd_now_ns());
-}
-
 /* Rounded up, so that a question grows older with every rank that passes it on. */
 static void ask(tcp_link *l, uint32_t age_ms, uint64_t now)
 {
@@ -182,14 +94,7 @@ static void ask(tcp_link *l, uint32_t age_ms, uint64_t now)
     const bool before = is_asked(l, now);
     l->asked_ns = at > l->asked_ns ? at : l->asked_ns;
     if (!before && is_asked(l, now))
-        atomic_fetch_add(&l->world->goodbyes, 1); /* who waits looks now, and answers */
-}
-
-void rd_tcp_announce(rd_link *link, const rd_pending *message, bool full)
-{
-    tcp_link *l = rd_tcp_link(link);
-    l->message = message ? *message : (rd_pending){0};
-    l->full = full;
+        atomic_fetch_add(l->world->goodbyes, 1); /* who waits looks now, and answers */
 }
 
 static void tell_news(tcp_link *l, uint64_t now)
@@ -220,14 +125,13 @@ static void tell_news(tcp_link *l, uint64_t now)
     rd_free(items);
 }
 
-void rd_tcp_await(rd_link *link, uint32_t peer, bool late)
+void rd_tcp_gossip(rd_link *link, uint32_t peer, bool late)
 {
     tcp_link *l = rd_tcp_link(link);
     tcp_world *w = l->world;
     const uint64_t now = rd_now_ns();
-    l->awaits = peer;
     pthread_mutex_lock(&w->lock);
-    if (peer < link->size && !rd_tcp_is_beside(l, peer)) /* else nobody would notice its death */
+    if (peer < link->size && !is_beside(l, peer)) /* else nobody would notice its death */
         rd_tcp_want(w, rd_tcp_in_whole(l, peer), late ? 0 : CONNECT_NS);
     if (late)
         l->asked_ns = now;
@@ -245,19 +149,20 @@ static void hear_news(tcp_link *l, const rd_head *h, const char *bytes)
         rd_news_unpack((const uint8_t *)bytes + (size_t)i * RD_NEWS_ITEM, &n);
         if (n.rank >= l->link.size || n.rank == l->link.rank)
             continue;
-        tcp_known *k = &l->known[n.rank];
+        const rd_presence known = rd_control_board(&l->link, n.rank);
         const uint64_t age = (uint64_t)n.age_ms * 1000000, at = age < now ? now - age : 1;
-        if (at <= k->heard_ns || n.call.sequence < k->sequence)
+        if (at <= known.heard_ns || n.call.sequence < known.sequence)
             continue;
         if (n.call.kind)
-            rd_tcp_note(l, n.rank, &n.call);
-        k->sequence = n.call.sequence;
-        k->inside = n.inside;
-        k->posted = n.posted;
-        k->awaits = n.awaits + 1;
-        k->heard_ns = at;
-        k->message = n.message;
-        k->full = n.full;
+            rd_control_note(&l->link, n.rank, &n.call);
+        rd_control_hear(&l->link, n.rank,
+                        &(rd_presence){.sequence = n.call.sequence,
+                                       .inside = n.inside,
+                                       .posted = n.posted,
+                                       .awaits = n.awaits,
+                                       .heard_ns = at,
+                                       .message = n.message,
+                                       .full = n.full});
     }
 }
 
@@ -273,7 +178,9 @@ static bool is_finger(const tcp_link *l, uint32_t rank)
 static void say_cause(tcp_conn *c, const tcp_link *l)
 {
     uint8_t packed[RD_CAUSE];
-    rd_cause_pack(&l->cause, packed);
+    rd_error cause = {0};
+    rd_control_cause(&l->link, &cause);
+    rd_cause_pack(&cause, packed);
     rd_tcp_say(c, &(rd_head){.kind = RD_ALARM, .bytes = RD_CAUSE, .world = l->id}, packed);
 }
 
@@ -281,36 +188,56 @@ static void say_cause(tcp_conn *c, const tcp_link *l)
 static void say_bye(tcp_conn *c, const tcp_link *l)
 {
     rd_head head = {.kind = RD_BYE, .world = l->id};
-    if (!own_record(l, l->sequence, &head.call))
+    const uint64_t last = rd_control_board(&l->link, l->link.rank).sequence;
+    if (!rd_control_record(&l->link, l->link.rank, last, &head.call))
         head.call = (rd_record){0};
     rd_tcp_say(c, &head, NULL);
 }
 
-void rd_tcp_fail(tcp_link *l, const rd_error *cause)
+/* To all that are connected, and to some that are not. */
+static void tell_cause(tcp_link *l)
 {
     tcp_world *w = l->world;
-    if (atomic_load(&l->alarm))
-        return;
-    l->cause = *cause;
-    atomic_store(&l->alarm, 1);
+    l->told = true;
     for (uint32_t r = w->closing ? l->link.size : 0; r < l->link.size; r++) {
         const uint32_t rank = rd_tcp_in_whole(l, r);
         tcp_peer *peer = &w->peers[rank];
-        if (r == l->link.rank || peer->dead || l->known[r].closed)
+        if (r == l->link.rank || peer->dead || rd_tcp_has_closed(l, r))
             continue;
         if (peer->out) {
             say_cause(peer->out, l);
             rd_tcp_flush_conn(w, peer->out);
-        } else if (is_finger(l, r) && !rd_tcp_is_beside(l, r)) {
+        } else if (is_finger(l, r) && !is_beside(l, r)) {
             rd_tcp_want(w, rank, 0); /* it is told when it is there */
         }
     }
 }
 
+void rd_tcp_fail(tcp_link *l, const rd_error *cause)
+{
+    if (!atomic_load(l->link.alarm) && l->beside)
+        l->beside->transport->abort(l->beside, cause); /* wakes the others of this host */
+    else if (!atomic_load(l->link.alarm))
+        rd_control_raise(l->link.failure, cause);
+    if (!l->told)
+        tell_cause(l);
+}
+
+/* What others of this host have raised is told to other hosts by each of them. */
+static void pass_on(tcp_world *w)
+{
+    for (tcp_link *l = w->links; l; l = l->next)
+        if (l->beside && !l->told && atomic_load_explicit(l->link.alarm, memory_order_acquire)) {
+            pthread_mutex_lock(&w->lock);
+            tell_cause(l);
+            pthread_mutex_unlock(&w->lock);
+        }
+}
+
 void rd_tcp_opened(tcp_world *w, tcp_conn *c)
 {
     for (tcp_link *l = w->links; l; l = l->next)
-        if (atomic_load(&l->alarm) && l->index_of[c->rank] != UINT32_MAX)
+        if (atomic_load(l->link.alarm) && l->index_of[c->rank] != UINT32_MAX)
             say_cause(c, l);
     if (w->closing && w->peers[c->rank].out == c) /* else it follows the messages on another one */
         say_bye(c, w->links);
@@ -321,20 +248,21 @@ void rd_tcp_opened(tcp_world *w, tcp_conn *c)
 /* What the peer was doing when it was last heard of. */
 static void last_call(tcp_link *l, uint32_t rank, rd_error *cause, char *text, size_t capacity)
 {
-    const tcp_known *k = &l->known[rank];
+    const rd_presence k = rd_control_board(&l->link, rank),
+                      me = rd_control_board(&l->link, l->link.rank);
     rd_record record;
     char call[100];
     snprintf(text, capacity, "before it was heard of");
-    if (k->inside && k->message.direction) {
-        rd_pending_text(&k->message, call, sizeof call);
+    if (k.inside && k.message.direction) {
+        rd_pending_text(&k.message, call, sizeof call);
         snprintf(text, capacity, "in or after %s", call);
         return;
     }
-    if (!rd_tcp_record(&l->link, rank, k->sequence, &record))
+    if (!rd_control_record(&l->link, rank, k.sequence, &record))
         return;
     rd_record_text(&record, call, sizeof call);
     cause->sequence = record.sequence;
-    const bool later = l->inside && l->sequence > k->sequence;
+    const bool later = me.inside && me.sequence > k.sequence;
     snprintf(text, capacity, "%s %s", later ? "after" : "in or after", call);
 }
 
@@ -347,7 +275,7 @@ void rd_tcp_mourn(tcp_world *w, uint32_t rank, const char *how)
         const uint32_t r = l->index_of[rank];
         rd_error cause = {.rank = l->link.rank};
         char where[48] = "", call[140];
-        if (l->closed || r == UINT32_MAX || l->known[r].closed || atomic_load(&l->alarm))
+        if (l->closed || r == UINT32_MAX || rd_tcp_has_closed(l, r) || atomic_load(l->link.alarm))
             continue;
         if (l->id)
             snprintf(where, sizeof where, "rank %u of the world, ", rank);
@@ -397,13 +325,6 @@ void rd_tcp_abort(rd_link *link, const rd_error *cause)
         nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
 }
 
-void rd_tcp_cause(rd_link *link, rd_error *out)
-{
-    const tcp_link *l = rd_tcp_link(link);
-    if (atomic_load(&l->alarm))
-        *out = l->cause;
-}
-
 void rd_tcp_hear(tcp_world *w, tcp_conn *c, const rd_head *h, const char *bytes)
 {
     tcp_link *l = rd_tcp_find(w, h->world);
@@ -415,12 +336,11 @@ void rd_tcp_hear(tcp_world *w, tcp_conn *c, const rd_head *h, const char *bytes)
     if (h->kind == RD_NEWS) {
         hear_news(l, h, bytes);
     } else if (h->kind == RD_BYE) {
-        rd_tcp_note(l, rank, &h->call);
-        l->known[rank].closed = true;
-        l->known[rank].inside = false;
+        rd_control_note(&l->link, rank, &h->call);
+        rd_control_closed(&l->link, rank);
         if (!l->id)
             rd_tcp_trust(w, c->rank);
-        atomic_fetch_add(&w->goodbyes, 1);
+        atomic_fetch_add(w->goodbyes, 1);
     } else if (h->kind == RD_ALARM) {
         rd_error cause;
         rd_cause_unpack((const uint8_t *)bytes, &cause);
@@ -443,7 +363,10 @@ static bool all_settled(tcp_world *w)
 void rd_tcp_quiesce(rd_link *link, uint64_t until_ns, uint64_t soon_ns)
 {
     tcp_link *l = rd_tcp_link(link);
-    const bool all = l->cause.status != RONDA_EMISMATCH; /* else earlier calls go on */
+    rd_error cause = {0};
+    rd_control_cause(link, &cause);
+    const bool all = cause.status != RONDA_EMISMATCH; /* else earlier calls go on */
+    pass_on(l->world);
     pthread_mutex_lock(&l->world->lock);
     rd_tcp_forsake(l, all);
     l->left = all;
@@ -484,6 +407,7 @@ void rd_tcp_pump(tcp_world *w, uint64_t until_ns)
 {
     struct epoll_event events[32];
     uint64_t now = 0, timer = UINT64_MAX;
+    pass_on(w);
     if (until_ns || w->wanted || w->strangers) {
         now = rd_now_ns();
         pthread_mutex_lock(&w->lock);
@@ -512,7 +436,7 @@ void rd_tcp_pump(tcp_world *w, uint64_t until_ns)
 static bool has_written(const tcp_link *l)
 {
     for (const rd_port *p = l->used; p; p = p->used) {
-        if (p->queued != atomic_load(&p->written) && !p->to->dead && !l->known[p->rank].closed)
+        if (p->queued != atomic_load(&p->written) && !p->to->dead && !rd_tcp_has_closed(l, p->rank))
             return false;
     }
     return true;
@@ -521,7 +445,7 @@ static bool has_written(const tcp_link *l)
 void rd_tcp_take_leave(tcp_link *l, uint64_t until_ns)
 {
     tcp_world *w = l->world;
-    while (!atomic_load(&l->alarm) && !has_written(l) && rd_now_ns() < until_ns)
+    while (!atomic_load(l->link.alarm) && !has_written(l) && rd_now_ns() < until_ns)
         rd_tcp_pump(w, until_ns);
     pthread_mutex_lock(&w->lock);
     for (tcp_conn *c = w->conns; c; c = c->next)
@@ -538,7 +462,7 @@ static uint64_t close_by(const tcp_world *w, uint64_t until_ns)
 {
     const uint64_t soon = rd_now_ns() + LAST_WORDS_NS;
     for (const tcp_link *l = w->links; l; l = l->next)
-        if (atomic_load(&l->alarm))
+        if (atomic_load(l->link.alarm))
             return soon < until_ns ? soon : until_ns;
     return until_ns;
 }

@@ -17,12 +17,13 @@ bool rd_tcp_checks(const tcp_world *w, uint32_t rank)
 static void call_text(tcp_link *l, const rd_head *head, rd_error *cause, char *text,
                       size_t capacity)
 {
+    const rd_presence me = rd_control_board(&l->link, l->link.rank);
     rd_record call = {0};
     char name[100];
     *text = 0;
     if (head && head->kind == RD_MESSAGE && head->world == l->id && head->call.kind)
         call = head->call;
-    else if (!l->inside || !rd_tcp_record(&l->link, l->link.rank, l->sequence, &call))
+    else if (!me.inside || !rd_control_record(&l->link, l->link.rank, me.sequence, &call))
         return;
     cause->sequence = call.sequence;
     rd_record_text(&call, name, sizeof name);
@@ -40,7 +41,7 @@ void rd_tcp_corrupt(tcp_world *w, tcp_conn *c, const rd_head *head)
         const uint32_t sender = l->index_of[c->rank];
         rd_error cause = {.rank = l->link.rank};
         char call[120];
-        if (l->closed || sender == UINT32_MAX || l->known[sender].closed)
+        if (l->closed || sender == UINT32_MAX || rd_tcp_has_closed(l, sender))
             continue;
         call_text(l, head, &cause, call, sizeof call);
         rd_fail(

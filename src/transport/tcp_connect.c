@@ -253,7 +253,7 @@ static void bury(tcp_world *w, uint32_t rank, const char *how)
     w->peers[rank].dead = true;
     cancel(w, rank);
     rd_tcp_trust(w, rank);
-    atomic_fetch_add(&w->goodbyes, 1);
+    atomic_fetch_add(w->goodbyes, 1);
     rd_tcp_mourn(w, rank, how);
 }
 
@@ -498,7 +498,7 @@ void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error)
     if (c->state == TCP_OPEN && w->peers[rank].out == c)
         w->peers[rank].gap = true;
     rd_tcp_end(w, c);
-    if (expected || (hung_up && w->links->known[rank].closed))
+    if (expected || (hung_up && rd_tcp_has_closed(w->links, rank)))
         return;
     const bool ended = !error || error == ECONNRESET || error == EPIPE;
     tcp_conn *other = error == EBADMSG ? NULL : other_of(w, rank);

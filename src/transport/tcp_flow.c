@@ -50,12 +50,14 @@ bool rd_tcp_owes_credit(const rd_port *p)
     return p->taken - p->told >= RD_QUEUE / 2 || p->freed - p->told_freed >= RD_WINDOW / 4;
 }
 
-static const rd_record *call_of(const tcp_link *l, uint64_t mark)
+/* One of the last calls that this rank has made. */
+static bool call_of(const tcp_link *l, uint64_t mark, rd_record *out)
 {
-    for (uint32_t i = 0; i < RD_RECORDS; i++)
-        if (l->records[i].mark == mark && l->records[i].sequence)
-            return &l->records[i];
-    return NULL;
+    const uint64_t last = rd_control_board(&l->link, l->link.rank).sequence;
+    for (uint64_t q = last; q && last - q < RD_RECORDS; q--)
+        if (rd_control_record(&l->link, l->link.rank, q, out) && out->mark == mark)
+            return true;
+    return false;
 }
 
 static void pack(const tcp_conn *c, rd_head *head, const void *data, uint8_t bytes[RD_HEAD])
@@ -95,10 +97,8 @@ static void frame(tcp_conn *c, rd_port *p)
     bytes = bytes > room ? room : bytes;
     bytes = bytes > most ? most : bytes;
     rd_head head = {.kind = RD_MESSAGE, .bytes = (uint32_t)bytes, .total = line->total};
-    const rd_record *call =
-        p->channel < p->link->link.channels ? call_of(p->link, line->mark) : NULL;
-    if (call)
-        head.call = *call;
+    if (p->channel >= p->link->link.channels || !call_of(p->link, line->mark, &head.call))
+        head.call = (rd_record){0};
     head.call.mark = line->mark;
     const char *data = line->data + p->framed_bytes;
     p->framed_bytes += bytes;
@@ -297,8 +297,12 @@ bool rd_tcp_settled(const tcp_conn *c)
 
 static bool is_of(const tcp_link *l, uint64_t mark, bool all)
 {
-    const rd_record *call = all ? NULL : call_of(l, mark);
-    return !call || call->sequence >= l->cause.sequence;
+    rd_record call;
+    rd_error cause = {0};
+    if (all || !call_of(l, mark, &call))
+        return true;
+    rd_control_cause(&l->link, &cause);
+    return call.sequence >= cause.sequence;
 }
 
 /* A parcel that is partly written must be written whole, from memory that stays. */

@@ -93,16 +93,6 @@ struct rd_port {
     tcp_slot in[RD_QUEUE];
 };
 
-/* What is known of a rank of a link. */
-typedef struct {
-    bool inside, posted, closed;
-    uint32_t awaits; /* 1 + peer, or 0 */
-    uint64_t sequence, heard_ns;
-    rd_pending message; /* and whether its unexpected queue is full: as in rd_presence */
-    bool full;
-    rd_record records[RD_KEPT_RECORDS]; /* [sequence % RD_KEPT_RECORDS] */
-} tcp_known;
-
 struct tcp_link {
     rd_link link;
     tcp_world *world;
@@ -114,20 +104,18 @@ struct tcp_link {
     rd_port *ports;     /* [channel][peer]; memory is taken for those that are used: */
     rd_port *used;
     size_t ports_bytes;
-    tcp_known *known;
-    size_t known_bytes;
-    rd_record records[RD_RECORDS]; /* this rank's */
-    uint64_t sequence;
-    bool inside, posted, full;
-    uint32_t awaits;
+    /* Boards and calls of ranks whose memory this one does not see, and of its own if nobody sees it */
+    rd_board *copies;
+    rd_announced *copied_calls;
+    size_t copies_bytes, calls_bytes;
     uint64_t
         asked_ns; /* when a rank whose call is late last asked where the others stand; 0: never */
-    rd_pending message; /* that it waits for */
-    _Atomic uint32_t letters, alarm;
+    rd_failure own_failure; /* unless ranks of this host share one */
+    rd_link *beside;        /* to the ranks of this host, which share the failure; or NULL */
+    bool told;              /* the neighbours, why it has failed */
     bool closed;
     bool left_for_good; /* it has said goodbye, and hears only */
     bool left;          /* it has failed, and this rank writes no more of its messages */
-    rd_error cause;
 };
 
 /* Something in the pipe: a head, and bytes that lie elsewhere. */
@@ -222,7 +210,8 @@ struct tcp_world {
     bool closing;
     uint64_t probed_ns; /* time spent on probes */
     uint64_t parts;     /* that this rank has made */
-    _Atomic uint32_t goodbyes;
+    _Atomic uint32_t own_goodbyes;
+    _Atomic uint32_t *goodbyes; /* own_goodbyes, or what ranks of this host share */
     bool crowded;
     void (*wait)(void *context, uint32_t idle, uint64_t until_ns); /* instead of its own */
     void *wait_context;
@@ -237,13 +226,6 @@ static inline tcp_link *rd_tcp_link(const rd_link *link)
 static inline uint32_t rd_tcp_in_whole(const tcp_link *l, uint32_t rank)
 {
     return l->members ? l->members[rank] : rank;
-}
-
-/* A rank that is told everything by other means (mixed.c). */
-static inline bool rd_tcp_is_beside(const tcp_link *l, uint32_t rank)
-{
-    const uint32_t *host_of = l->link.host_of;
-    return host_of && host_of[rank] == host_of[l->link.rank];
 }
 
 /* tcp.c */
@@ -306,8 +288,8 @@ bool rd_tcp_watch(tcp_world *w, tcp_conn *c, bool writes);
 
 /* tcp_board.c; the lock is held */
 void rd_tcp_hear(tcp_world *w, tcp_conn *c, const rd_head *h, const char *bytes);
-void rd_tcp_note(tcp_link *l, uint32_t rank, const rd_record *call);
 void rd_tcp_fail(tcp_link *l, const rd_error *cause); /* the first one counts */
+bool rd_tcp_has_closed(const tcp_link *l, uint32_t rank);
 void rd_tcp_mourn(tcp_world *w, uint32_t rank, const char *how);
 void rd_tcp_opened(tcp_world *w, tcp_conn *c); /* what it must be told first */
 tcp_link *rd_tcp_find(tcp_world *w, uint64_t id);
@@ -317,16 +299,9 @@ void rd_tcp_pump(tcp_world *w, uint64_t until_ns);
 /* Tells its ranks, when all that it owes them is written */
 void rd_tcp_take_leave(tcp_link *l, uint64_t until_ns);
 void rd_tcp_close_world(tcp_world *w, uint64_t until_ns);
-void rd_tcp_enter(rd_link *link, const rd_record *record);
-void rd_tcp_leave(rd_link *link, uint64_t sequence);
-void rd_tcp_pause(rd_link *link, uint64_t sequence);
-void rd_tcp_resume(rd_link *link, uint64_t sequence);
-void rd_tcp_await(rd_link *link, uint32_t peer, bool late);
-void rd_tcp_announce(rd_link *link, const rd_pending *message, bool full);
-bool rd_tcp_record(rd_link *link, uint32_t peer, uint64_t sequence, rd_record *out);
-rd_presence rd_tcp_presence(rd_link *link, uint32_t peer);
+bool rd_tcp_dead(rd_link *link, uint32_t peer);
+void rd_tcp_gossip(rd_link *link, uint32_t peer, bool late);
 void rd_tcp_abort(rd_link *link, const rd_error *cause);
-void rd_tcp_cause(rd_link *link, rd_error *out);
 void rd_tcp_quiesce(rd_link *link, uint64_t until_ns, uint64_t soon_ns);
 
 #endif

@@ -65,7 +65,7 @@ static bool begin_message(tcp_world *w, tcp_conn *c, tcp_link *l, rd_port *p, co
             return false;
         *s = (tcp_slot){.total = h->total, .mark = h->call.mark};
         if (p->channel < l->link.channels)
-            rd_tcp_note(l, p->rank, &h->call);
+            rd_control_note(&l->link, p->rank, &h->call);
     } else if (s->total != h->total || s->mark != h->call.mark || h->bytes > s->total - s->got) {
         return false;
     }
@@ -138,7 +138,7 @@ static void show(tcp_conn *c)
     s->got += s->unchecked;
     s->unchecked = 0;
     if (c->into->channel >= l->link.channels)
-        atomic_fetch_add_explicit(&l->letters, 1, memory_order_relaxed);
+        atomic_fetch_add(&l->link.boards[l->link.rank].board->letters, 1);
 }
 
 /* So many bytes of the parcel have come, and are where they belong. */

@@ -35,6 +35,17 @@ enum { RD_PIECE = 1 << 18, RD_SHORT_PIECE = 1 << 11 };
 
 typedef struct rd_port rd_port;
 typedef struct rd_transport rd_transport;
+typedef struct rd_board rd_board; /* control.h has these */
+typedef struct rd_announced rd_announced;
+struct rd_failure;
+
+/* Where a rank stands, as far as this one can see. */
+typedef struct {
+    rd_board *board;
+    rd_announced *calls; /* [records] the last ones; a power of two */
+    uint32_t records;
+    bool copy; /* in private memory: what was last heard of it */
+} rd_known;
 
 /* What every link begins with. */
 typedef struct rd_link {
@@ -47,7 +58,10 @@ typedef struct rd_link {
      * rank would come to the same */
     _Atomic uint64_t *choices;
     const _Atomic uint32_t *goodbyes; /* grows when a rank closes: time to look who */
-    const _Atomic uint32_t *alarm;    /* not 0: the world has failed, cause() says why */
+    const _Atomic uint32_t *alarm;    /* failure->alarm; not 0: the world has failed */
+    struct rd_failure *failure;
+    rd_known *boards; /* [size] */
+    bool fences;      /* no membarrier: what others must see in order needs a fence */
     const uint32_t
         *host_of; /* [size]: ranks with equal numbers share memory; NULL: all do, or none */
     struct rd_link *whole; /* of a part of a world (see split): the link to all of it; else NULL */
@@ -223,8 +237,6 @@ struct rd_transport {
 
     /* The port to a peer; never NULL for a peer other than oneself.  channel: up to link->channels + 1. */
     rd_port *(*port)(rd_link *link, uint32_t peer, uint32_t channel);
-    /* How many lines all peers have put into the channels for letters, modulo 2^32 */
-    uint32_t (*letters)(const rd_link *link);
 
     /* Memory that lends() says yes to: zero, on pages of its own.  NULL: none to be had. */
     void *(*alloc)(rd_link *link, size_t bytes);
@@ -240,29 +252,18 @@ struct rd_transport {
     /* Any thread of this rank: a wait returns soon */
     void (*nudge)(rd_link *link);
 
-    /* The board: each rank announces its calls, and others can look when they wait too long. */
-    void (*enter)(rd_link *link, const rd_record *record);
-    void (*leave)(rd_link *link, uint64_t sequence);
-    /* Leaves while calls are under way, and comes back to them: only inside a rank touches peers' memory */
-    void (*pause)(rd_link *link, uint64_t sequence);
-    void (*resume)(rd_link *link, uint64_t sequence);
-    /* Whom it waits for.  late: the call takes far longer than it should, so a transport whose ranks cannot look
-     * at each other may now send and allocate what it takes to find out why; before that, nothing. */
-    void (*await)(rd_link *link, uint32_t peer, bool late);
-    /* What the others should know beside whom it awaits, from the next await() on, which names the peer of the
-     * message: see rd_presence.  message: NULL, none */
-    void (*announce)(rd_link *link, const rd_pending *message, bool full);
+    /* Control (control.h).  Is the peer dead?  If it is found to be, the world has failed when this returns.  NULL:
+     * never without this rank */
+    bool (*dead)(rd_link *link, uint32_t peer);
+    /* This rank waits for a peer, and late: for too long.  NULL: whoever wants to know looks at its board */
+    void (*gossip)(rd_link *link, uint32_t peer, bool late);
     /* Something is expected of it some day: its death should be noticed.  NULL: it is anyway */
     void (*reach)(rd_link *link, uint32_t peer);
-    /* False: not there (yet, or any more) */
-    bool (*record)(rd_link *link, uint32_t peer, uint64_t sequence, rd_record *out);
-    rd_presence (*presence)(rd_link *link, uint32_t peer);
 
     /* Failure: the first cause wins, for all ranks.  quiesce: after the alarm, returns when no peer
      * uses this rank's memory any more, at the latest at until_ns; or at soon_ns, if all who still may run an op of
      * the program's, or can reach no more than alloc() gave.  What they may use is not used again. */
     void (*abort)(rd_link *link, const rd_error *cause);
-    void (*cause)(rd_link *link, rd_error *out);
     void (*quiesce)(rd_link *link, uint64_t until_ns, uint64_t soon_ns);
     /* Tells the peers that this rank closes, and hears what they say until that has reached them.  Only close()
      * may follow, and what frees or asks.  NULL: there is nothing to be heard */
