@@ -135,6 +135,12 @@ static void release(rd_port *p, uint64_t bytes)
     p->way->release(p->port, bytes);
 }
 
+static void post_recv(rd_port *p, void *to, uint64_t bytes, uint64_t mark)
+{
+    if (p->way->post_recv)
+        p->way->post_recv(p->port, to, bytes, mark);
+}
+
 static void *alloc(rd_link *link, size_t bytes)
 {
     return mixed(link)->shm->transport->alloc(mixed(link)->shm, bytes);
@@ -522,6 +528,7 @@ const rd_transport rd_mixed = {.name = "shm+tcp",
                                .gone = gone,
                                .peek = peek,
                                .release = release,
+                               .post_recv = post_recv,
                                .alloc = alloc,
                                .free = free_memory,
                                .wait = wait,

@@ -185,12 +185,10 @@ static void release(rd_port *p, uint64_t bytes)
     s->start += bytes;
     s->released += bytes;
     p->freed += bytes;
-    if (s->start == s->end && !s->unchecked)
+    if (s->start == s->end && !s->unchecked && !s->placed)
         s->start = s->end = 0; /* where it is warm */
     if (s->released == s->total) {
-        if (s->data != (char *)s->small)
-            rd_pool_give(w, s->data, s->capacity);
-        s->data = NULL;
+        rd_tcp_free_slot(w, s);
         p->taken++;
     }
     if (rd_tcp_owes_credit(p)) {
@@ -198,6 +196,17 @@ static void release(rd_port *p, uint64_t bytes)
         rd_tcp_flush(w, p->to);
     }
     pthread_mutex_unlock(&w->lock);
+}
+
+static void post_recv(rd_port *p, void *to, uint64_t bytes, uint64_t mark)
+{
+    pthread_mutex_lock(&p->link->world->lock);
+    p->posted = (tcp_posted){to, bytes, mark};
+    if (!to)
+        rd_tcp_cancel(p);
+    else if (p->came != p->taken)
+        rd_tcp_place(p, &p->in[p->taken % RD_QUEUE]);
+    pthread_mutex_unlock(&p->link->world->lock);
 }
 
 /* --- waiting --- */
@@ -252,11 +261,8 @@ static void free_link(tcp_link *l)
     for (rd_port *p = l->used; p; p = p->used) {
         for (uint32_t k = 0; k < RD_QUEUE; k++)
             rd_free(p->out[k].staged);
-        for (; p->taken != p->came; p->taken++) {
-            tcp_slot *s = &p->in[p->taken % RD_QUEUE];
-            if (s->data != (char *)s->small)
-                rd_pool_give(l->world, s->data, s->capacity);
-        }
+        for (; p->taken != p->came; p->taken++)
+            rd_tcp_free_slot(l->world, &p->in[p->taken % RD_QUEUE]);
     }
     rd_unmap(l->ports, l->ports_bytes);
     rd_unmap(l->known, l->known_bytes);
@@ -545,6 +551,7 @@ const rd_transport rd_tcp = {.name = "tcp",
                              .gone = home,
                              .peek = peek,
                              .release = release,
+                             .post_recv = post_recv,
                              .alloc = alloc,
                              .free = free_pages,
                              .wait = wait,

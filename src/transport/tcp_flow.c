@@ -345,7 +345,7 @@ void rd_tcp_forsake(tcp_link *l, bool all)
     for (tcp_conn *c = w->conns, *next; c; c = next) {
         next = c->next;
         if (all && c->into && c->into->link == l)
-            c->into = NULL;
+            rd_tcp_drop_rest(c);
         clean_pipe(w, c, l, all);
     }
     for (rd_port *p = l->used; p; p = p->used) {
@@ -355,6 +355,8 @@ void rd_tcp_forsake(tcp_link *l, bool all)
             p->framed_bytes = 0;
         if (!all && rd_tcp_owes_credit(p))
             rd_tcp_make_ready(p);
+        if (all)
+            rd_tcp_cancel(p);
     }
     if (!all)
         return;

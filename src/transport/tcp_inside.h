@@ -6,6 +6,7 @@
  *     tcp_socket.c   one connection's socket, and what is kept for it
  *     tcp_flow.c     bytes to sockets
  *     tcp_read.c     bytes from sockets
+ *     tcp_post.c     receives that were posted: bytes straight into place
  *     tcp_probe.c    whether a peer or only a connection has gone
  *     tcp_forks.c    processes that are forked, or exit
  *     tcp_pool.c     buffers that are used again
@@ -61,11 +62,20 @@ typedef struct {
 /* A message that comes. */
 typedef struct {
     uint64_t total, mark, got, released;
-    char *data; /* small, or from the pool */
+    char *
+        data; /* small, from the pool, or where a receive was posted; NULL: cancelled, its bytes go nowhere */
+    bool placed; /* at a posted receive: data is where the message's first byte belongs */
+    bool cancelled;
     /* [start, end) can be looked at; so many bytes behind them have come, but their checksum has not been checked */
     uint64_t capacity, start, end, unchecked;
     uint8_t small[RD_INLINE];
 } tcp_slot;
+
+/* A receive that was posted and has not been given a message yet. */
+typedef struct {
+    char *to; /* NULL: none */
+    uint64_t bytes, mark;
+} tcp_posted;
 
 struct rd_port {
     tcp_link *link; /* NULL: not used yet */
@@ -90,6 +100,7 @@ struct rd_port {
     uint64_t begun, freed, told_freed; /* bytes of parcels whose heads have come; and released */
     bool filling;
     tcp_slot in[RD_QUEUE];
+    tcp_posted posted; /* for message `taken` */
 };
 
 /* What is known of a rank of a link. */
@@ -164,6 +175,7 @@ struct tcp_conn {
     rd_head head;
     uint64_t left; /* bytes of the parcel that have not come */
     uint32_t crc;  /* of those that have */
+    bool landed;   /* a long message is whole, where its receive was posted */
     rd_port *into; /* where they go, or: */
     tcp_text letter;
     /* Writing */
@@ -279,6 +291,13 @@ bool rd_tcp_owes_credit(const rd_port *p);  /* enough to be said by itself */
 
 /* tcp_read.c; the lock is held */
 void rd_tcp_read(tcp_world *w, tcp_conn *c);
+
+/* tcp_post.c; the lock is held */
+void rd_tcp_place(rd_port *p,
+                  tcp_slot *s);     /* s goes where a receive was posted, if it is its turn */
+void rd_tcp_cancel(rd_port *p);     /* nothing is written there any more */
+void rd_tcp_drop_rest(tcp_conn *c); /* of the parcel that it reads, which is a message's */
+void rd_tcp_free_slot(tcp_world *w, tcp_slot *s);
 
 /* tcp_probe.c; the lock is held: does a process still listen where the rank does? */
 bool rd_tcp_answers(tcp_world *w, uint32_t rank, const rd_ip *at);

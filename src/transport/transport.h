@@ -152,6 +152,13 @@ struct rd_transport {
     bool (*peek)(rd_port *port, rd_view *view);
     /* The first so many of view.bytes */
     void (*release)(rd_port *port, uint64_t bytes);
+    /* A posted receive: if the first message that is not wholly released has so many bytes and this mark, now or when
+     * it comes, what has not come of it yet is received straight into place, byte i at to[i].  What peek() shows of it
+     * there is at its place: view.data == to + what was released before.  Bytes whose checksum is not yet checked may
+     * be there, but are not shown.  One at a time: the next replaces it.  to NULL: cancelled, and nothing more is
+     * written there, whatever has come of the message by then; it is of no use any more.  Only for more than RD_INLINE
+     * bytes.  NULL: this transport cannot, or has no need to */
+    void (*post_recv)(rd_port *port, void *to, uint64_t bytes, uint64_t mark);
 
     /* Memory that lends() says yes to: zero, on pages of its own.  NULL: none to be had. */
     void *(*alloc)(rd_link *link, size_t bytes);
