@@ -1,4 +1,4 @@
-/* tcp_read.c: bytes from sockets.  Heads and short parcels come through a small buffer, long ones straight to where
+/* tcp_read.c: bytes from streams.  Heads and short parcels come through a small buffer, long ones straight to where
  * their message is kept. */
 #include "transport/tcp_inside.h"
 
@@ -7,7 +7,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/uio.h>
 
 static void no_memory(tcp_link *l, uint32_t rank, uint64_t bytes)
 {
@@ -238,13 +237,13 @@ void rd_tcp_read(tcp_world *w, tcp_conn *c)
     c->landed = false;
     while (all < ENOUGH) {
         struct iovec parts[2];
-        size_t n = 0;
+        int n = 0;
         const uint64_t direct = c->into && !c->have ? c->left : 0;
         if (direct)
             parts[n++] = (struct iovec){next_place(c), direct};
         const uint64_t room = direct + RD_INPUT - c->have;
         parts[n++] = (struct iovec){c->input + c->have, RD_INPUT - c->have};
-        const ssize_t got = readv(c->fd, parts, (int)n);
+        const ssize_t got = c->stream->kind->read(c->stream, parts, n);
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (got <= 0) {
