@@ -24,6 +24,8 @@ typedef struct {
     X(loans_come_home, subject)                                                                    \
     X(parts_are_released, subject)                                                                 \
     X(returned_messages, subject)                                                                  \
+    X(posted_receives, subject)                                                                    \
+    X(cancelled_receives, subject)                                                                 \
     X(full_queues, subject)                                                                        \
     X(reservations_are_apart, subject)                                                             \
     X(channels_are_apart, subject)                                                                 \

@@ -11,6 +11,7 @@
 #include "comm/comm.h"
 #include "duet.h"
 #include "links.h"
+#include "transport/stream_tcp.h"
 #include "transport/tcp_inside.h"
 
 static void send_to(duet *s, uint32_t rank)
@@ -147,7 +148,7 @@ static void cut_connection(ronda_comm *c, uint32_t to)
     tcp_world *w = rd_tcp_link(c->link)->world;
     pthread_mutex_lock(&w->lock);
     if (CHECK(w->peers[to].out, "there is no connection"))
-        shutdown(w->peers[to].out->fd, SHUT_RDWR);
+        shutdown(rd_stream_tcp_socket(w->peers[to].out->stream), SHUT_RDWR);
     pthread_mutex_unlock(&w->lock);
 }
 

@@ -13,6 +13,7 @@ typedef struct {
     uint32_t lent;      /* sends: 1 + the last step whose bytes were lent; 0: none */
     uint32_t lent_user; /* the same, of the caller's memory alone */
     uint32_t swapped;   /* the same, of slots, which are not in `lent`: no step waits for them */
+    uint32_t posted;    /* receives: 1 + the step whose place the transport knows; 0: none */
     uint64_t taken;     /* bytes of the head step that are done already */
     uint32_t held; /* sends: rounds in which it left a piece to its elder twin, or had no slot */
     bool refused;  /* sends: there was no place for the head step when it was last tried */
@@ -149,6 +150,8 @@ bool rd_channel_paid(rd_channel *c);
 /* run.c */
 void rd_flight_begin(rd_engine *e, rd_flight *f);       /* its channel is free */
 uint32_t rd_flight_advance(rd_engine *e, rd_flight *f); /* steps done; 0: nothing could move */
+/* It will never be done: what comes for it is not written to its memory any more */
+void rd_flight_cancel(const rd_flight *f);
 /* All steps done, and all of the caller's memory is home */
 bool rd_flight_ended(rd_engine *e, rd_flight *f);
 

@@ -345,7 +345,8 @@ static uint32_t run_recv(rd_engine *e, rd_flight *f, rd_lane_state *lane, const 
     const uint64_t bytes = usable(f, view);
     if (bytes == 0 && view->total)
         return 0;
-    rd_land(f->plan, s, to, view->data, bytes);
+    if (view->data != to) /* else it was posted, and is in place */
+        rd_land(f->plan, s, to, view->data, bytes);
     if (take(f, lane, s, bytes))
         rd_swap_take(e, f, s);
     return 1;
@@ -404,13 +405,35 @@ static uint32_t run_group(rd_engine *e, rd_flight *f, const rd_step *leader)
     return g->arriving + outs - 1;
 }
 
+/* The receive at the head of a lane has no message yet: it may come straight into place. */
+static void post_recv(const rd_flight *f, rd_lane_state *lane, const rd_step *s)
+{
+    const uint64_t bytes = s->count * f->width;
+    if (s->verb != RD_RECV || bytes <= RD_INLINE || lane->posted == lane->next + 1 || !ready(f, s))
+        return;
+    rd_port_post_recv(lane->port, place(f, s->to_buffer, s->to_at), bytes, f->job.record.mark);
+    lane->posted = lane->next + 1;
+}
+
+void rd_flight_cancel(const rd_flight *f)
+{
+    for (uint32_t l = 0; f->begun && l < f->plan->lane_count; l++) {
+        const rd_lane_state *lane = &f->lanes[l];
+        if (lane->posted == lane->next + 1)
+            rd_port_post_recv(lane->port, NULL, 0, 0);
+    }
+}
+
 static uint32_t run_receive(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s)
 {
     rd_view view;
     if (s->verb == RD_FOLD_MANY)
         return lane->next == f->plan->groups[s->group].leader ? run_group(e, f, s) : 0;
-    if (!arrived(e, f, lane, s, &view))
+    if (!arrived(e, f, lane, s, &view)) {
+        if (rd_data_of(lane->port)->post_recv)
+            post_recv(f, lane, s);
         return 0;
+    }
     if (view.data && !ready(f, s)) /* what was returned is in place: it waits for nothing */
         return 0;
     return s->verb == RD_FOLD ? run_fold(e, f, lane, s, &view) : run_recv(e, f, lane, s, &view);

@@ -4,15 +4,12 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/cpu.h"
-#include "base/fd.h"
 #include "base/mem.h"
+#include "transport/stream_tcp.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 enum { SPINS = 300 };
 
@@ -161,6 +158,13 @@ static bool completed(rd_port *p, uint32_t message)
     return (int32_t)(atomic_load_explicit(&p->written, memory_order_acquire) - line) > 0;
 }
 
+/* What a stream has taken is home, but may go on only while this rank writes. */
+static bool flushed(rd_port *p, uint32_t message)
+{
+    const tcp_conn *c = p->to->out;
+    return completed(p, message) && !(c && rd_tcp_owes(c));
+}
+
 /* --- receiving --- */
 
 static bool peek(rd_port *p, rd_view *view)
@@ -183,12 +187,10 @@ static void release(rd_port *p, uint64_t bytes)
     s->start += bytes;
     s->released += bytes;
     p->freed += bytes;
-    if (s->start == s->end && !s->unchecked)
+    if (s->start == s->end && !s->unchecked && !s->placed)
         s->start = s->end = 0; /* where it is warm */
     if (s->released == s->total) {
-        if (s->data != (char *)s->small)
-            rd_pool_give(w, s->data, s->capacity);
-        s->data = NULL;
+        rd_tcp_free_slot(w, s);
         p->taken++;
     }
     if (rd_tcp_owes_credit(p)) {
@@ -196,6 +198,17 @@ static void release(rd_port *p, uint64_t bytes)
         rd_tcp_flush(w, p->to);
     }
     pthread_mutex_unlock(&w->lock);
+}
+
+static void post_recv(rd_port *p, void *to, uint64_t bytes, uint64_t mark)
+{
+    pthread_mutex_lock(&p->link->world->lock);
+    p->posted = (tcp_posted){to, bytes, mark};
+    if (!to)
+        rd_tcp_cancel(p);
+    else if (p->came != p->taken)
+        rd_tcp_place(p, &p->in[p->taken % RD_QUEUE]);
+    pthread_mutex_unlock(&p->link->world->lock);
 }
 
 const rd_data rd_tcp_data = {.pushes = true,
@@ -208,9 +221,10 @@ const rd_data rd_tcp_data = {.pushes = true,
                              .give_back = give_back,
                              .sent = sent,
                              .completed = completed,
-                             .flushed = completed,
+                             .flushed = flushed,
                              .peek = peek,
-                             .release = release};
+                             .release = release,
+                             .post_recv = post_recv};
 
 /* --- waiting --- */
 
@@ -238,9 +252,8 @@ static void pump(rd_link *link)
 
 static void nudge(rd_link *link)
 {
-    const uint64_t one = 1;
-    if (write(rd_tcp_link(link)->world->bell, &one, sizeof one) < 0)
-        return; /* full: it is ringing already */
+    rd_network *network = rd_tcp_link(link)->world->its.network;
+    network->kind->wake(network);
 }
 
 /* --- memory --- */
@@ -264,11 +277,8 @@ static void free_link(tcp_link *l)
     for (rd_port *p = l->used; p; p = p->used) {
         for (uint32_t k = 0; k < RD_QUEUE; k++)
             rd_free(p->out[k].staged);
-        for (; p->taken != p->came; p->taken++) {
-            tcp_slot *s = &p->in[p->taken % RD_QUEUE];
-            if (s->data != (char *)s->small)
-                rd_pool_give(l->world, s->data, s->capacity);
-        }
+        for (; p->taken != p->came; p->taken++)
+            rd_tcp_free_slot(l->world, &p->in[p->taken % RD_QUEUE]);
     }
     rd_unmap(l->ports, l->ports_bytes);
     rd_unmap(l->copies, l->copies_bytes);
@@ -389,12 +399,8 @@ static void free_world(tcp_world *w)
         rd_free(c);
     }
     rd_pool_free(w);
-    if (w->epoll >= 0)
-        close(w->epoll);
-    if (w->bell >= 0)
-        close(w->bell);
-    if (w->its.listener >= 0)
-        close(w->its.listener);
+    if (w->its.network)
+        w->its.network->kind->shut(w->its.network);
     rd_free(w->its.places);
     rd_free(w->its.key);
     rd_free(w->its.host_of);
@@ -411,7 +417,7 @@ static void goodbye(rd_link *link)
         return;
     l->left_for_good = true;
     const uint64_t until =
-        link->close_by_ns ? link->close_by_ns : rd_deadline_ns(w->its.timeout_ns);
+        link->close_by_ns ? link->close_by_ns : rd_tcp_now(w) + w->its.timeout_ns;
     rd_tcp_take_leave(l, until);
     pthread_mutex_lock(&w->lock);
     rd_tcp_forsake(l, true);
@@ -432,44 +438,40 @@ static void close_link(rd_link *link)
         free_world(w);
 }
 
-static bool watch_all(tcp_world *w)
+static ronda_status cannot_open(const rd_tcp_parts *parts, ronda_status status, int why,
+                                rd_error *err)
 {
-    struct epoll_event door = {.events = EPOLLIN, .data.ptr = &w->its.listener};
-    struct epoll_event bell = {.events = EPOLLIN, .data.ptr = &w->bell};
-    w->epoll = rd_fd(epoll_create1(EPOLL_CLOEXEC));
-    w->bell = rd_fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-    return w->epoll >= 0 && w->bell >= 0 &&
-           epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->its.listener, &door) == 0 &&
-           epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->bell, &bell) == 0;
+    return rd_fail(err, status, RONDA_ANY,
+                   "rank %u: no memory or descriptors for its end of %u ranks%s%s", parts->rank,
+                   parts->size, why ? ": " : "", why ? strerror(why) : "");
 }
 
 ronda_status rd_tcp_open(const rd_tcp_parts *parts, rd_link **out, rd_error *err)
 {
     tcp_world *w = rd_alloc(sizeof *w);
-    if (!w) {
-        close(parts->listener);
+    rd_network *network = parts->network ? parts->network : rd_stream_tcp_open(parts->listener);
+    const int why = network ? 0 : errno;
+    if (!w || !network) {
+        if (network)
+            network->kind->shut(network);
+        rd_free(w);
         rd_free(parts->places);
         rd_free(parts->key);
         rd_free(parts->host_of);
-        return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of %u ranks",
-                       parts->rank, parts->size);
+        return cannot_open(parts, why && why != ENOMEM ? RONDA_ESYSTEM : RONDA_ENOMEM, why, err);
     }
     pthread_mutex_init(&w->lock, NULL);
     w->its = *parts;
-    w->epoll = w->bell = -1;
+    w->its.network = network;
     w->goodbyes = &w->own_goodbyes;
     w->peers = rd_alloc(parts->size * sizeof *w->peers);
     tcp_link *l = w->peers ? new_link(w, parts->rank, parts->size) : NULL;
-    const bool counted =
-        l && rd_places_cpus(parts->places, parts->size, parts->rank, &l->link.cpus, &w->crowded);
-    if (!counted || !watch_all(w)) {
-        const int why = errno;
+    if (!l ||
+        !rd_places_cpus(parts->places, parts->size, parts->rank, &l->link.cpus, &w->crowded)) {
         if (l)
             free_link(l);
         free_world(w);
-        return rd_fail(err, counted ? RONDA_ESYSTEM : RONDA_ENOMEM, RONDA_ANY,
-                       "rank %u: no memory or descriptors for its end of %u ranks%s%s", parts->rank,
-                       parts->size, counted ? ": " : "", counted ? strerror(why) : "");
+        return cannot_open(parts, RONDA_ENOMEM, 0, err);
     }
     l->link.host_of = parts->host_of;
     add_link(w, l);
@@ -486,7 +488,8 @@ const char *rd_tcp_host(const rd_link *link)
 
 int rd_tcp_descriptor(const rd_link *link)
 {
-    return rd_tcp_link(link)->world->epoll;
+    const rd_network *network = rd_tcp_link(link)->world->its.network;
+    return network->kind->descriptor(network);
 }
 
 void rd_tcp_share_host(rd_link *link, rd_link *shm, const uint32_t ranks[])

@@ -3,6 +3,7 @@
 #define RD_TCP_H
 
 #include "transport/place.h"
+#include "transport/stream.h"
 #include "transport/transport.h"
 
 extern const rd_transport rd_tcp;
@@ -11,13 +12,14 @@ typedef struct {
     uint32_t rank, size;
     rd_place *places;    /* [size], from rd_alloc */
     int listener;        /* where this rank's peers connect: its place says the port */
+    rd_network *network; /* instead of sockets and the listener; or NULL */
     char *key;           /* from rd_alloc, or NULL: none to be proved */
     uint32_t *host_of;   /* [size], from rd_alloc: see rd_link; or NULL */
     uint64_t job;        /* the same for all ranks, and for no other job */
     uint64_t timeout_ns; /* for what close() owes, if no communicator has set another */
 } rd_tcp_parts;
 
-/* places, listener, key and host_of are the link's from now on, whatever it returns. */
+/* places, listener or network, key and host_of are the link's from now on, whatever it returns. */
 ronda_status rd_tcp_open(const rd_tcp_parts *parts, rd_link **out, rd_error *err);
 
 /* --- for a link that has this one for some of its ranks (mixed.c) --- */

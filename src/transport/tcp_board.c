@@ -10,20 +10,13 @@
  * it are called for the purpose, at distances 1, 2, 4 ...: one that is busy or dead does not stop the news. */
 #include "transport/tcp_inside.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
-#include "transport/events.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <linux/sockios.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 static const uint64_t FRESH_NS = 3000000000u, LAST_WORDS_NS = 200000000u,
                       LATE_COMERS_NS = 20000000u, ASKED_NS = 1000000000u, CONNECT_NS = 100000000u;
@@ -111,7 +104,7 @@ static void tell_news(tcp_link *l, uint64_t now)
     pthread_mutex_lock(&w->lock);
     for (tcp_conn *c = w->conns, *next; c; c = next) {
         next = c->next;
-        if (rd_tcp_is_silent(c)) {
+        if (c->state == TCP_OPEN && c->stream->kind->silent(c->stream)) {
             rd_tcp_lost(w, c, ETIMEDOUT);
             break; /* others may have gone with it */
         }
@@ -129,7 +122,7 @@ void rd_tcp_gossip(rd_link *link, uint32_t peer, bool late)
 {
     tcp_link *l = rd_tcp_link(link);
     tcp_world *w = l->world;
-    const uint64_t now = rd_now_ns();
+    const uint64_t now = rd_tcp_now(w);
     pthread_mutex_lock(&w->lock);
     if (peer < link->size && !is_beside(l, peer)) /* else nobody would notice its death */
         rd_tcp_want(w, rd_tcp_in_whole(l, peer), late ? 0 : CONNECT_NS);
@@ -142,7 +135,7 @@ void rd_tcp_gossip(rd_link *link, uint32_t peer, bool late)
 
 static void hear_news(tcp_link *l, const rd_head *h, const char *bytes)
 {
-    const uint64_t now = rd_now_ns();
+    const uint64_t now = rd_tcp_now(l->world);
     ask(l, h->taken, now);
     for (uint32_t i = 0; i < h->bytes / RD_NEWS_ITEM; i++) {
         rd_news n;
@@ -293,8 +286,7 @@ static bool has_spoken(tcp_world *w)
     pthread_mutex_lock(&w->lock);
     for (tcp_conn *c = w->conns, *next; c; c = next) {
         next = c->next;
-        struct pollfd there = {.fd = c->fd, .events = POLLOUT};
-        if (c->state == TCP_CONNECTING && poll(&there, 1, 0) == 1) {
+        if (c->state == TCP_CONNECTING && c->stream->kind->opened(c->stream) != EINPROGRESS) {
             rd_tcp_connected(w, c);
             done = false;
             break; /* others may have gone with it */
@@ -320,8 +312,8 @@ void rd_tcp_abort(rd_link *link, const rd_error *cause)
     rd_tcp_fail(l, cause);
     pthread_mutex_unlock(&l->world->lock);
     link->transport->nudge(link);
-    const uint64_t until = rd_now_ns() + notice_ns(link);
-    while (!has_spoken(l->world) && rd_now_ns() < until)
+    const uint64_t until = rd_tcp_now(l->world) + notice_ns(link);
+    while (!has_spoken(l->world) && rd_tcp_now(l->world) < until)
         nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
 }
 
@@ -371,51 +363,47 @@ void rd_tcp_quiesce(rd_link *link, uint64_t until_ns, uint64_t soon_ns)
     rd_tcp_forsake(l, all);
     l->left = all;
     pthread_mutex_unlock(&l->world->lock);
-    uint64_t now = rd_now_ns();
+    uint64_t now = rd_tcp_now(l->world);
     uint64_t soon = soon_ns < until_ns ? soon_ns : until_ns;
     soon = now + LAST_WORDS_NS < soon ? now + LAST_WORDS_NS : soon;
-    for (; now < soon && !all_settled(l->world); now = rd_now_ns())
+    for (; now < soon && !all_settled(l->world); now = rd_tcp_now(l->world))
         rd_tcp_pump(l->world, soon);
 }
 
 /* --- what comes and goes --- */
 
-static void serve(tcp_world *w, const struct epoll_event *event)
+static void serve(tcp_world *w, const rd_stream_event *event)
 {
-    if (event->data.ptr == &w->its.listener) {
+    tcp_conn *c = event->owner;
+    if (!c) {
         rd_tcp_accept(w);
         return;
     }
-    if (event->data.ptr == &w->bell) {
-        uint64_t rings;
-        if (read(w->bell, &rings, sizeof rings) <= 0)
-            rings = 0; /* somebody has heard it already */
-        return;
-    }
-    tcp_conn *c = event->data.ptr;
-    if (c->fd >= 0 && c->state == TCP_CONNECTING) {
+    if (c->stream && c->state == TCP_CONNECTING) {
         rd_tcp_connected(w, c);
         return;
     }
-    if (c->fd >= 0 && event->events & EPOLLOUT)
+    if (c->stream && event->writes)
         rd_tcp_flush_conn(w, c);
-    if (c->fd >= 0 && event->events & ~(uint32_t)EPOLLOUT)
+    if (c->stream && event->reads)
         rd_tcp_read(w, c);
 }
 
 void rd_tcp_pump(tcp_world *w, uint64_t until_ns)
 {
-    struct epoll_event events[32];
+    enum { MOST_EVENTS = 32 };
+    rd_network *network = w->its.network;
+    rd_stream_event events[MOST_EVENTS];
     uint64_t now = 0, timer = UINT64_MAX;
     pass_on(w);
     if (until_ns || w->wanted || w->strangers) {
-        now = rd_now_ns();
+        now = rd_tcp_now(w);
         pthread_mutex_lock(&w->lock);
         timer = rd_tcp_timers(w, now);
         pthread_mutex_unlock(&w->lock);
     }
     const uint64_t until = until_ns < timer ? until_ns : timer;
-    const int n = rd_wait_events(w->epoll, events, 32, until > now ? until - now : 0);
+    const int n = network->kind->wait(network, events, MOST_EVENTS, until > now ? until - now : 0);
     if (n <= 0)
         return;
     pthread_mutex_lock(&w->lock);
@@ -445,7 +433,7 @@ static bool has_written(const tcp_link *l)
 void rd_tcp_take_leave(tcp_link *l, uint64_t until_ns)
 {
     tcp_world *w = l->world;
-    while (!atomic_load(l->link.alarm) && !has_written(l) && rd_now_ns() < until_ns)
+    while (!atomic_load(l->link.alarm) && !has_written(l) && rd_tcp_now(w) < until_ns)
         rd_tcp_pump(w, until_ns);
     pthread_mutex_lock(&w->lock);
     for (tcp_conn *c = w->conns; c; c = c->next)
@@ -460,7 +448,7 @@ void rd_tcp_take_leave(tcp_link *l, uint64_t until_ns)
 /* After a failure nobody is waited for but as long as last words take, and never beyond the timeout. */
 static uint64_t close_by(const tcp_world *w, uint64_t until_ns)
 {
-    const uint64_t soon = rd_now_ns() + LAST_WORDS_NS;
+    const uint64_t soon = rd_tcp_now(w) + LAST_WORDS_NS;
     for (const tcp_link *l = w->links; l; l = l->next)
         if (atomic_load(l->link.alarm))
             return soon < until_ns ? soon : until_ns;
@@ -472,9 +460,8 @@ static uint64_t close_by(const tcp_world *w, uint64_t until_ns)
 static bool arrived(tcp_world *w)
 {
     for (const tcp_conn *c = w->conns; c; c = c->next) {
-        int left = 0;
-        if (c->state == TCP_OPEN && !c->hung_up && ioctl(c->fd, SIOCOUTQ, &left) == 0 && left &&
-            !rd_tcp_is_silent(c))
+        if (c->state == TCP_OPEN && !c->hung_up && !c->stream->kind->arrived(c->stream) &&
+            !c->stream->kind->silent(c->stream))
             return false;
     }
     return true;
@@ -502,14 +489,14 @@ void rd_tcp_close_world(tcp_world *w, uint64_t until_ns)
     w->wanted = w->deaf_ns != 0;
     w->deaf_ns = w->deaf_ns != 0; /* now: who waits to be let in is told, too */
     pthread_mutex_unlock(&w->lock);
-    const uint64_t soon = rd_now_ns() + LATE_COMERS_NS;
+    const uint64_t soon = rd_tcp_now(w) + LATE_COMERS_NS;
     rd_tcp_pump(w, 0);
-    while (w->strangers && rd_now_ns() < soon) /* who has just connected is told, too */
+    while (w->strangers && rd_tcp_now(w) < soon) /* who has just connected is told, too */
         rd_tcp_pump(w, soon);
-    while (!all_settled(w) && rd_now_ns() < until)
-        rd_tcp_pump(w, rd_now_ns() + A_MOMENT_NS);
+    while (!all_settled(w) && rd_tcp_now(w) < until)
+        rd_tcp_pump(w, rd_tcp_now(w) + A_MOMENT_NS);
     for (const tcp_conn *c = w->conns; c; c = c->next)
-        shutdown(c->fd, SHUT_WR);
-    while (!arrived(w) && rd_now_ns() < until)
-        rd_tcp_pump(w, rd_now_ns() + A_MOMENT_NS);
+        c->stream->kind->finish(c->stream);
+    while (!arrived(w) && rd_tcp_now(w) < until)
+        rd_tcp_pump(w, rd_tcp_now(w) + A_MOMENT_NS);
 }

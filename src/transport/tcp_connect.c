@@ -12,27 +12,19 @@
  * the next when the last has failed or taken long, and the first that answers is taken. */
 #include "transport/tcp_inside.h"
 
-#include "base/clock.h"
-#include "base/fd.h"
 #include "base/mem.h"
 #include "base/proof.h"
 #include "transport/ip.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 enum { MOST_STRANGERS = 64, MOST_ACCEPTS = 32, NEXT_ADDRESS_NS = 250000000 };
 static const uint64_t TRY_NS = 10000000000u, STRANGER_NS = 3000000000u, SUSPECT_NS = 1000000000u,
                       UNKNOWN_NS = 50000000u, DEAF_NS = 2000000000u, NO_MEMORY_NS = 200000000u,
-                      DEAF_PAUSE_NS = 10000000u;
+                      DEAF_PAUSE_NS = 10000000u, PROBES_NS = 600000000u;
 
 /* --- greetings --- */
 
@@ -128,10 +120,9 @@ bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING])
     return true;
 }
 
-static bool listen_to(tcp_world *w, int how)
+static bool listen_to(tcp_world *w, bool on)
 {
-    struct epoll_event door = {.events = EPOLLIN, .data.ptr = &w->its.listener};
-    return epoll_ctl(w->epoll, how, w->its.listener, &door) == 0;
+    return w->its.network->kind->listen(w->its.network, on);
 }
 
 static void cannot_let_in(tcp_world *w, int error)
@@ -149,7 +140,7 @@ static void cannot_let_in(tcp_world *w, int error)
 /* Who knocks is left to the system for a moment. */
 static void go_deaf(tcp_world *w, uint64_t now)
 {
-    if (!w->deaf_ns && listen_to(w, EPOLL_CTL_DEL)) {
+    if (!w->deaf_ns && listen_to(w, false)) {
         w->deaf_ns = now + DEAF_PAUSE_NS;
         w->wanted++;
     }
@@ -167,7 +158,7 @@ static void lack(tcp_world *w, uint64_t now, int error)
 
 static void hear_again(tcp_world *w)
 {
-    listen_to(w, EPOLL_CTL_ADD);
+    listen_to(w, true);
     w->deaf_ns = 0;
     w->wanted--;
 }
@@ -183,26 +174,25 @@ static void make_way(tcp_world *w)
     for (tcp_conn *c = w->conns; c; c = c->next) /* the newest is the first */
         oldest = c->state == TCP_STRANGER ? c : oldest;
     rd_tcp_read(w, oldest);
-    if (oldest->fd >= 0 && oldest->state == TCP_STRANGER)
+    if (oldest->stream && oldest->state == TCP_STRANGER)
         rd_tcp_end(w, oldest);
 }
 
 /* So many at a time: calls go on, however many others connect. */
 void rd_tcp_accept(tcp_world *w)
 {
+    rd_network *network = w->its.network;
     for (int i = 0; i < MOST_ACCEPTS; i++) {
-        const uint64_t now = rd_now_ns();
+        const uint64_t now = rd_tcp_now(w);
         tcp_conn *c = rd_tcp_new_conn();
         if (!c) { /* whoever connects waits with the system, and loses nothing */
             lack(w, now, ENOMEM);
             return;
         }
-        struct sockaddr_storage from = {0};
-        socklen_t length = sizeof from;
-        const int fd = rd_fd(accept4(w->its.listener, (struct sockaddr *)&from, &length,
-                                     SOCK_NONBLOCK | SOCK_CLOEXEC));
-        if (fd < 0) {
-            const int error = errno;
+        rd_ip from = {0};
+        int error = 0;
+        rd_bytestream *stream = network->kind->accept(network, &from, &error);
+        if (!stream) {
             rd_tcp_discard(c);
             if (rd_socket_scarce(error))
                 lack(w, now, error);
@@ -210,13 +200,13 @@ void rd_tcp_accept(tcp_world *w)
         }
         w->deaf_since_ns = 0;
         make_way(w);
-        c = rd_tcp_add(w, c, fd, EPOLLIN);
+        c = rd_tcp_add(w, c, stream, false);
         if (!c) { /* and what its caller has sent is lost */
             cannot_let_in(w, ENOMEM);
             return;
         }
+        c->from = from;
         c->state = TCP_STRANGER;
-        rd_ip_of((const struct sockaddr *)&from, &c->from, NULL);
         w->strangers++;
         rd_tcp_read(w, c);
     }
@@ -261,7 +251,7 @@ static void suspect(tcp_world *w, uint32_t rank, tcp_suspicion of_what, uint64_t
 {
     tcp_peer *peer = &w->peers[rank];
     w->wanted += !peer->suspect_ns;
-    peer->suspect_ns = rd_now_ns() + within_ns;
+    peer->suspect_ns = rd_tcp_now(w) + within_ns;
     peer->suspicion = of_what;
     peer->looked = false;
 }
@@ -301,7 +291,7 @@ static void try_address(tcp_world *w, uint32_t rank, uint64_t now)
     tcp_peer *peer = &w->peers[rank];
     const rd_place *place = &w->its.places[rank];
     const uint32_t i = peer->tried++;
-    struct sockaddr_storage name;
+    rd_network *network = w->its.network;
     if (rd_ip_is_loopback(&place->at[i]) && place->host != w->its.places[w->its.rank].host &&
         place->count > 1) {
         peer->errors[i] = EHOSTUNREACH; /* whoever answers there is of this host */
@@ -309,18 +299,16 @@ static void try_address(tcp_world *w, uint32_t rank, uint64_t now)
         return;
     }
     const rd_ip ip = seen_from_here(w, place, &place->at[i]);
-    const socklen_t length = rd_ip_sockaddr(&ip, place->port, &name);
-    const int fd = rd_fd(socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    int error;
+    rd_bytestream *stream = network->kind->connect(network, &ip, place->port, &error);
     peer->next_try_ns = now + NEXT_ADDRESS_NS;
     peer->errors[i] = ETIMEDOUT;
-    if (fd < 0 || (connect(fd, (const struct sockaddr *)&name, length) && errno != EINPROGRESS)) {
-        peer->errors[i] = errno;
+    if (!stream) {
+        peer->errors[i] = error;
         peer->next_try_ns = now;
-        if (fd >= 0)
-            close(fd);
         return;
     }
-    tcp_conn *c = rd_tcp_add(w, rd_tcp_new_conn(), fd, EPOLLOUT);
+    tcp_conn *c = rd_tcp_add(w, rd_tcp_new_conn(), stream, true);
     if (!c) {
         peer->errors[i] = ENOMEM;
         return;
@@ -372,7 +360,7 @@ void rd_tcp_want(tcp_world *w, uint32_t rank, uint64_t delay_ns)
     tcp_peer *peer = &w->peers[rank];
     if (peer->out || peer->dead || peer->suspect_ns || rank == w->its.rank)
         return;
-    const uint64_t now = rd_now_ns(), at = now + delay_ns;
+    const uint64_t now = rd_tcp_now(w), at = now + delay_ns;
     w->wanted += peer->want_ns == 0;
     if (!peer->want_ns || at < peer->want_ns)
         peer->want_ns = at;
@@ -380,28 +368,20 @@ void rd_tcp_want(tcp_world *w, uint32_t rank, uint64_t delay_ns)
         go_on(w, rank, now);
 }
 
-/* Has the peer closed it?  It does so with who has not greeted in time, or makes way for others. */
-static bool was_closed(const tcp_conn *c)
-{
-    char first;
-    const ssize_t n = recv(c->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
-    return n == 0 || (n < 0 && errno == ECONNRESET);
-}
-
 void rd_tcp_connected(tcp_world *w, tcp_conn *c)
 {
     enum { MOST_RETRIES = 40, RETRY_NS = 50000000 };
     tcp_peer *peer = &w->peers[c->rank];
     const uint32_t rank = c->rank;
-    const uint64_t now = rd_now_ns();
-    int error = 0;
-    socklen_t length = sizeof error;
-    if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &length))
-        error = errno;
-    const bool again =
-        (!error || error == ECONNRESET) && was_closed(c) && peer->retries++ < MOST_RETRIES;
-    if (error || again) {
-        peer->errors[c->address] = error ? error : ECONNRESET;
+    const uint64_t now = rd_tcp_now(w);
+    int error = c->stream->kind->opened(c->stream);
+    if (error == EINPROGRESS)
+        return;
+    /* It was closed by a peer that makes way for others, and whoever tries too often hears of it when it reads */
+    const bool again = error == ECONNRESET && peer->retries++ < MOST_RETRIES;
+    error = error == ECONNRESET && !again ? 0 : error;
+    if (error) {
+        peer->errors[c->address] = error;
         rd_tcp_end(w, c);
         if (again) { /* nothing was said on it, so nothing is lost */
             peer->tried = 0;
@@ -415,7 +395,7 @@ void rd_tcp_connected(tcp_world *w, tcp_conn *c)
     c->checked = rd_tcp_checks(w, rank);
     peer->out = c;
     cancel(w, rank);
-    rd_tcp_watch(w, c, false);
+    c->stream->kind->watch(c->stream, true, false);
     greet(w, c, "hello");
     rd_tcp_opened(w, c);
     rd_tcp_flush_conn(w, c);
@@ -445,8 +425,8 @@ uint64_t rd_tcp_timers(tcp_world *w, uint64_t now)
         }
         const uint32_t rank = c->rank;
         const bool stranger = c->state == TCP_STRANGER;
-        struct pollfd p = {.fd = c->fd, .events = POLLOUT};
-        if (!stranger && poll(&p, 1, 0) == 1) { /* it was this rank that did not look */
+        if (!stranger && c->stream->kind->opened(c->stream) !=
+                             EINPROGRESS) { /* it was this rank that did not look */
             rd_tcp_connected(w, c);
             after = w->conns;
             continue;
@@ -486,6 +466,18 @@ static void report_lost(tcp_world *w, uint32_t rank, int error)
     bury(w, rank, how);
 }
 
+/* Does the rank's process still listen there?  Many may end at once: the time for all such questions is limited. */
+static bool answers(tcp_world *w, uint32_t rank, const rd_ip *at)
+{
+    rd_network *network = w->its.network;
+    const uint64_t start = rd_tcp_now(w);
+    if (w->probed_ns > PROBES_NS)
+        return false;
+    const bool there = network->kind->answers(network, at, w->its.places[rank].port);
+    w->probed_ns += rd_tcp_now(w) - start;
+    return there;
+}
+
 void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error)
 {
     const uint32_t rank = c->rank;
@@ -502,7 +494,7 @@ void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error)
         return;
     const bool ended = !error || error == ECONNRESET || error == EPIPE;
     tcp_conn *other = error == EBADMSG ? NULL : other_of(w, rank);
-    if (other && !hung_up && ended && rd_tcp_answers(w, rank, &at)) {
+    if (other && !hung_up && ended && answers(w, rank, &at)) {
         report_lost(w, rank, error); /* also if another one is left: what it has carried is gone */
         return;
     }
@@ -517,7 +509,7 @@ void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error)
         doubt(w, rank, TCP_DIED);
         return;
     }
-    if ((ended && !w->peers[rank].exited && rd_tcp_answers(w, rank, &at)) ||
+    if ((ended && !w->peers[rank].exited && answers(w, rank, &at)) ||
         (!ended && error != EBADMSG && error != EPROTO)) {
         report_lost(w, rank, error);
         return;

@@ -1,4 +1,4 @@
-/* tcp_flow.c: bytes to sockets.
+/* tcp_flow.c: bytes to streams.
  *
  * Ports that have something to say stand in their peer's list.  Each gets one parcel into the pipe and
  * stands at the end again, so a long message holds up no channel.  What is in the pipe is written with one call. */
@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 /* --- ports that are ready --- */
@@ -178,7 +177,7 @@ static void advance(tcp_conn *c, uint64_t bytes)
 static ssize_t write_pipe(tcp_conn *c)
 {
     struct iovec parts[2 * RD_PIPE];
-    size_t n = 0;
+    int n = 0;
     uint64_t at = c->at;
     for (uint32_t i = 0; i < c->count; i++, at = 0) {
         tcp_parcel *p = &c->pipe[(c->first + i) % RD_PIPE];
@@ -188,17 +187,27 @@ static ssize_t write_pipe(tcp_conn *c)
         if (p->bytes > done)
             parts[n++] = (struct iovec){(char *)(uintptr_t)p->data + done, p->bytes - done};
     }
-    const struct msghdr m = {.msg_iov = parts, .msg_iovlen = n};
-    return sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return c->stream->kind->write(c->stream, parts, n);
+}
+
+bool rd_tcp_owes(const tcp_conn *c)
+{
+    return c->stream && c->stream->kind->owes && c->stream->kind->owes(c->stream);
+}
+
+static void watch_room(tcp_conn *c, bool full)
+{
+    if (c->full != full && c->stream->kind->watch(c->stream, true, full))
+        c->full = full;
 }
 
 void rd_tcp_flush_conn(tcp_world *w, tcp_conn *c)
 {
-    if (c->state != TCP_OPEN || c->fd < 0 || c->broken)
+    if (c->state != TCP_OPEN || !c->stream || c->broken)
         return;
     for (;;) {
         fill(w, c);
-        if (!c->count)
+        if (!c->count && !rd_tcp_owes(c))
             break;
         const ssize_t n = write_pipe(c);
         if (n > 0) {
@@ -208,13 +217,11 @@ void rd_tcp_flush_conn(tcp_world *w, tcp_conn *c)
                 true; /* what the peer wrote before it went is still to be read, and will say why */
             return;
         } else if (n < 0 && errno == EAGAIN) {
-            if (!c->full)
-                c->full = rd_tcp_watch(w, c, true);
+            watch_room(c, true);
             return;
         }
     }
-    if (c->full && rd_tcp_watch(w, c, false))
-        c->full = false;
+    watch_room(c, false);
 }
 
 void rd_tcp_flush(tcp_world *w, tcp_peer *peer)
@@ -290,7 +297,7 @@ bool rd_tcp_settled(const tcp_conn *c)
 {
     if (c->state != TCP_OPEN)
         return c->state == TCP_STRANGER; /* to whom nothing is said */
-    return c->broken || (!c->count && !c->next_control.length);
+    return c->broken || (!c->count && !c->next_control.length && !rd_tcp_owes(c));
 }
 
 /* --- messages that are not written after all --- */
@@ -349,7 +356,7 @@ void rd_tcp_forsake(tcp_link *l, bool all)
     for (tcp_conn *c = w->conns, *next; c; c = next) {
         next = c->next;
         if (all && c->into && c->into->link == l)
-            c->into = NULL;
+            rd_tcp_drop_rest(c);
         clean_pipe(w, c, l, all);
     }
     for (rd_port *p = l->used; p; p = p->used) {
@@ -359,6 +366,8 @@ void rd_tcp_forsake(tcp_link *l, bool all)
             p->framed_bytes = 0;
         if (!all && rd_tcp_owes_credit(p))
             rd_tcp_make_ready(p);
+        if (all)
+            rd_tcp_cancel(p);
     }
     if (!all)
         return;

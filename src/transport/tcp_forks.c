@@ -8,8 +8,6 @@
 #include "transport/tcp_inside.h"
 
 #include <sched.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 static tcp_world *worlds;
 static pthread_mutex_t worlds_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -28,21 +26,9 @@ static void unlock_worlds(void)
     pthread_mutex_unlock(&worlds_lock);
 }
 
-static void drop(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
-/* The epoll goes first: what it watches is watched for the parent, too, and stays so. */
 void rd_tcp_leave_files(tcp_world *w)
 {
-    drop(&w->epoll);
-    for (tcp_conn *c = w->conns; c; c = c->next)
-        drop(&c->fd);
-    drop(&w->its.listener);
-    drop(&w->bell);
+    w->its.network->kind->leave(w->its.network);
 }
 
 static void leave_worlds(void)
@@ -58,13 +44,14 @@ static void heed_forks(void)
 }
 
 /* The system takes back what it has not delivered if something unread is in a socket. */
-static void read_all(int fd)
+static void read_all(rd_bytestream *stream)
 {
     enum { MOST_READS = 256 };
     char nobody[16 << 10];
-    shutdown(fd, SHUT_WR);
+    const struct iovec part = {nobody, sizeof nobody};
+    stream->kind->finish(stream);
     for (int i = 0; i < MOST_READS; i++)
-        if (recv(fd, nobody, sizeof nobody, MSG_DONTWAIT) <= 0)
+        if (stream->kind->read(stream, &part, 1) <= 0)
             return;
 }
 
@@ -80,10 +67,10 @@ static void say_exit(void *context)
         sched_yield();
     }
     for (tcp_conn *c = w->conns; c; c = c->next)
-        if (c->state == TCP_OPEN && c->fd >= 0 && w->peers[c->rank].out == c) {
+        if (c->state == TCP_OPEN && c->stream && w->peers[c->rank].out == c) {
             rd_tcp_say(c, &(rd_head){.kind = RD_EXIT}, NULL);
             rd_tcp_flush_conn(w, c);
-            read_all(c->fd);
+            read_all(c->stream);
         }
     pthread_mutex_unlock(&w->lock);
 }

@@ -3,19 +3,20 @@
  *     tcp.c          the slots: ports, messages in and out
  *     tcp_board.c    where ranks stand, failure, closing
  *     tcp_connect.c  connections: when they are opened, and by whom
- *     tcp_socket.c   one connection's socket, and what is kept for it
- *     tcp_flow.c     bytes to sockets
- *     tcp_read.c     bytes from sockets
- *     tcp_probe.c    whether a peer or only a connection has gone
+ *     tcp_conn.c     one connection: its stream, and what is kept for it
+ *     tcp_flow.c     bytes to streams
+ *     tcp_read.c     bytes from streams
+ *     tcp_post.c     receives that were posted: bytes straight into place
  *     tcp_forks.c    processes that are forked, or exit
  *     tcp_pool.c     buffers that are used again
  *     tcp_checksum.c  what was changed on its way
  *
- * A rank has one tcp_world: its sockets, and one thread that reads them, whoever waits.  The world and each part
+ * None of them knows sockets: connections are streams of whatever network there is (stream.h; stream_tcp.c has
+ * sockets).  A rank has one tcp_world: its network, and one thread that reads its streams, whoever waits.  The world and each part
  * of it that the rank is in are links that share it.
  *
- *     port: lines to be written --ready--> peer --> pipe of parcels --> socket
- *     port: slots of messages   <---------------------- parcels <------ socket
+ *     port: lines to be written --ready--> peer --> pipe of parcels --> stream
+ *     port: slots of messages   <---------------------- parcels <------ stream
  *
  * A message that is lent is written from where it lies, and is home when the system has all of it.  The system
  * delivers what it has whatever this rank does, so a call is over when all of its messages are home.
@@ -31,6 +32,7 @@
 #include "base/exits.h"
 #include "transport/ip.h"
 #include "transport/share.h"
+#include "transport/stream.h"
 #include "transport/tcp.h"
 #include "transport/wire.h"
 
@@ -61,11 +63,20 @@ typedef struct {
 /* A message that comes. */
 typedef struct {
     uint64_t total, mark, got, released;
-    char *data; /* small, or from the pool */
+    char *
+        data; /* small, from the pool, or where a receive was posted; NULL: cancelled, its bytes go nowhere */
+    bool placed; /* at a posted receive: data is where the message's first byte belongs */
+    bool cancelled;
     /* [start, end) can be looked at; so many bytes behind them have come, but their checksum has not been checked */
     uint64_t capacity, start, end, unchecked;
     uint8_t small[RD_INLINE];
 } tcp_slot;
+
+/* A receive that was posted and has not been given a message yet. */
+typedef struct {
+    char *to; /* NULL: none */
+    uint64_t bytes, mark;
+} tcp_posted;
 
 struct rd_port {
     const rd_data *data;
@@ -91,6 +102,7 @@ struct rd_port {
     uint64_t begun, freed, told_freed; /* bytes of parcels whose heads have come; and released */
     bool filling;
     tcp_slot in[RD_QUEUE];
+    tcp_posted posted; /* for message `taken` */
 };
 
 struct tcp_link {
@@ -135,7 +147,7 @@ typedef struct {
 
 struct tcp_conn {
     tcp_conn *next;
-    int fd;
+    rd_bytestream *stream; /* NULL: it has ended */
     enum { TCP_CONNECTING, TCP_STRANGER, TCP_OPEN } state;
     uint32_t rank;    /* of the peer; of a stranger: none */
     uint32_t address; /* which of the peer's is being tried */
@@ -153,6 +165,7 @@ struct tcp_conn {
     rd_head head;
     uint64_t left; /* bytes of the parcel that have not come */
     uint32_t crc;  /* of those that have */
+    bool landed;   /* a long message is whole, where its receive was posted */
     rd_port *into; /* where they go, or: */
     tcp_text letter;
     /* Writing */
@@ -197,8 +210,7 @@ struct tcp_world {
     tcp_world *next; /* of this process's */
     rd_exit_note exits;
     pthread_mutex_t lock;
-    int epoll, bell;
-    rd_tcp_parts its;
+    rd_tcp_parts its; /* the network with them */
     tcp_peer *peers;
     tcp_peer *ready;         /* those that may have ready ports */
     tcp_conn *conns, *ended; /* ended: to be freed when nobody looks at them */
@@ -228,6 +240,11 @@ static inline uint32_t rd_tcp_in_whole(const tcp_link *l, uint32_t rank)
     return l->members ? l->members[rank] : rank;
 }
 
+static inline uint64_t rd_tcp_now(const tcp_world *w)
+{
+    return w->its.network->kind->now_ns(w->its.network);
+}
+
 /* tcp.c */
 rd_port *rd_tcp_port(rd_link *link, uint32_t peer, uint32_t channel);
 
@@ -239,7 +256,7 @@ void rd_pool_free(tcp_world *w); /* what nobody uses */
 /* tcp_forks.c */
 void rd_tcp_enlist(tcp_world *w);
 void rd_tcp_strike_off(tcp_world *w);  /* if it is there */
-void rd_tcp_leave_files(tcp_world *w); /* closes a forked process's copies of its descriptors */
+void rd_tcp_leave_files(tcp_world *w); /* a forked process gives back its copies */
 
 /* tcp_checksum.c; the lock is held */
 bool rd_tcp_checks(const tcp_world *w,
@@ -257,14 +274,19 @@ bool rd_tcp_say(tcp_conn *c, const rd_head *head, const void *bytes);
 bool rd_tcp_can_fail(tcp_conn *c); /* has memory to say, and to hear, that the world has */
 bool rd_tcp_append(tcp_text *t, const void *bytes, size_t length); /* false: no memory */
 void rd_tcp_forsake(tcp_link *l, bool all); /* its messages are not written any more */
+bool rd_tcp_owes(const tcp_conn *c);        /* its stream has bytes that it must be told to write */
 bool rd_tcp_settled(const tcp_conn *c);     /* nothing is left to be written to it */
 bool rd_tcp_owes_credit(const rd_port *p);  /* enough to be said by itself */
 
 /* tcp_read.c; the lock is held */
 void rd_tcp_read(tcp_world *w, tcp_conn *c);
 
-/* tcp_probe.c; the lock is held: does a process still listen where the rank does? */
-bool rd_tcp_answers(tcp_world *w, uint32_t rank, const rd_ip *at);
+/* tcp_post.c; the lock is held */
+void rd_tcp_place(rd_port *p,
+                  tcp_slot *s);     /* s goes where a receive was posted, if it is its turn */
+void rd_tcp_cancel(rd_port *p);     /* nothing is written there any more */
+void rd_tcp_drop_rest(tcp_conn *c); /* of the parcel that it reads, which is a message's */
+void rd_tcp_free_slot(tcp_world *w, tcp_slot *s);
 
 /* tcp_connect.c; the lock is held */
 void rd_tcp_want(tcp_world *w, uint32_t rank, uint64_t delay_ns); /* a connection to it */
@@ -276,15 +298,13 @@ bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING])
 void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error); /* a connection has ended; 0: in order */
 void rd_tcp_trust(tcp_world *w, uint32_t rank);         /* it has said goodbye */
 
-/* tcp_socket.c; the lock is held */
+/* tcp_conn.c; the lock is held */
 /* With all the memory that it takes to tell, and to be told, that the world has failed.  NULL: there is none */
 tcp_conn *rd_tcp_new_conn(void);
 void rd_tcp_discard(tcp_conn *c); /* one that was not added; accepts NULL */
-/* c: a new one, or NULL.  NULL: it is gone, and so is fd */
-tcp_conn *rd_tcp_add(tcp_world *w, tcp_conn *c, int fd, uint32_t events);
+/* c: a new one, or NULL.  NULL: it is gone, and so is the stream */
+tcp_conn *rd_tcp_add(tcp_world *w, tcp_conn *c, rd_bytestream *stream, bool connecting);
 void rd_tcp_end(tcp_world *w, tcp_conn *c);
-bool rd_tcp_is_silent(const tcp_conn *c); /* its host has not acknowledged what it was sent */
-bool rd_tcp_watch(tcp_world *w, tcp_conn *c, bool writes);
 
 /* tcp_board.c; the lock is held */
 void rd_tcp_hear(tcp_world *w, tcp_conn *c, const rd_head *h, const char *bytes);

@@ -1,4 +1,4 @@
-/* tcp_read.c: bytes from sockets.  Heads and short parcels come through a small buffer, long ones straight to where
+/* tcp_read.c: bytes from streams.  Heads and short parcels come through a small buffer, long ones straight to where
  * their message is kept. */
 #include "transport/tcp_inside.h"
 
@@ -7,7 +7,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/uio.h>
 
 static void no_memory(tcp_link *l, uint32_t rank, uint64_t bytes)
 {
@@ -23,6 +22,8 @@ static void no_memory(tcp_link *l, uint32_t rank, uint64_t bytes)
  * no memory, and then s->data is NULL. */
 static bool make_room(tcp_world *w, tcp_slot *s, uint64_t bytes)
 {
+    if (s->placed)
+        return bytes <= s->total - s->end;
     if (s->total <= RD_INLINE) {
         s->data = (char *)s->small;
         s->capacity = RD_INLINE;
@@ -71,6 +72,13 @@ static bool begin_message(tcp_world *w, tcp_conn *c, tcp_link *l, rd_port *p, co
     }
     s->unchecked =
         0; /* after a failure, the rest of the parcel before this one may have gone nowhere */
+    rd_tcp_place(p, s);
+    if (s->cancelled) {
+        p->begun += h->bytes;
+        s->got += h->bytes;
+        p->filling = s->got < s->total;
+        return true;
+    }
     const bool room = make_room(w, s, h->bytes);
     if (!room && s->data)
         return false;
@@ -78,8 +86,7 @@ static bool begin_message(tcp_world *w, tcp_conn *c, tcp_link *l, rd_port *p, co
         no_memory(l, p->rank, h->total);
         return true; /* its bytes go nowhere */
     }
-    if (!p->filling)
-        p->came++;
+    p->came += !p->filling;
     p->begun += h->bytes;
     p->filling = s->got + h->bytes < s->total;
     c->into = p;
@@ -137,6 +144,7 @@ static void show(tcp_conn *c)
     s->end += s->unchecked;
     s->got += s->unchecked;
     s->unchecked = 0;
+    c->landed = s->placed && s->got == s->total && s->total >= RD_INPUT;
     if (c->into->channel >= l->link.channels)
         atomic_fetch_add(&l->link.boards[l->link.rank].board->letters, 1);
 }
@@ -226,15 +234,16 @@ void rd_tcp_read(tcp_world *w, tcp_conn *c)
 {
     enum { ENOUGH = 512 << 10 };
     uint64_t all = 0;
+    c->landed = false;
     while (all < ENOUGH) {
         struct iovec parts[2];
-        size_t n = 0;
+        int n = 0;
         const uint64_t direct = c->into && !c->have ? c->left : 0;
         if (direct)
             parts[n++] = (struct iovec){next_place(c), direct};
         const uint64_t room = direct + RD_INPUT - c->have;
         parts[n++] = (struct iovec){c->input + c->have, RD_INPUT - c->have};
-        const ssize_t got = readv(c->fd, parts, (int)n);
+        const ssize_t got = c->stream->kind->read(c->stream, parts, n);
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (got <= 0) {
@@ -252,7 +261,7 @@ void rd_tcp_read(tcp_world *w, tcp_conn *c)
         c->have += (uint32_t)((uint64_t)got - straight);
         if (!digest(w, c))
             return;
-        if ((uint64_t)got < room)
-            return; /* that was all */
+        if ((uint64_t)got < room || c->landed)
+            break; /* that was all; or the engine may post the next receive before more of it comes */
     }
 }

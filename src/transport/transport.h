@@ -160,6 +160,13 @@ typedef struct rd_data {
     bool (*peek)(rd_port *port, rd_view *view);
     /* The first so many of view.bytes */
     void (*release)(rd_port *port, uint64_t bytes);
+    /* A posted receive: if the first message that is not wholly released has so many bytes and this mark, now or when
+     * it comes, what has not come of it yet is received straight into place, byte i at to[i].  What peek() shows of it
+     * there is at its place: view.data == to + what was released before.  Bytes whose checksum is not yet checked may
+     * be there, but are not shown.  One at a time: the next replaces it.  to NULL: cancelled, and nothing more is
+     * written there, whatever has come of the message by then; it is of no use any more.  Only for more than RD_INLINE
+     * bytes.  NULL: it cannot, or has no need to */
+    void (*post_recv)(rd_port *port, void *to, uint64_t bytes, uint64_t mark);
 } rd_data;
 
 static inline const rd_data *rd_data_of(const rd_port *port)
@@ -222,6 +229,14 @@ static inline bool rd_port_flushed(rd_port *port, uint32_t message)
 static inline bool rd_port_peek(rd_port *port, rd_view *view)
 {
     return rd_data_of(port)->peek(port, view);
+}
+
+/* false: it cannot, and what comes is shown by peek alone */
+static inline bool rd_port_post_recv(rd_port *port, void *to, uint64_t bytes, uint64_t mark)
+{
+    if (rd_data_of(port)->post_recv)
+        rd_data_of(port)->post_recv(port, to, bytes, mark);
+    return rd_data_of(port)->post_recv;
 }
 
 static inline void rd_port_release(rd_port *port, uint64_t bytes)
