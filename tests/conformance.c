@@ -335,9 +335,8 @@ static char *lendable(rd_link *link, const rd_port *port, uint64_t bytes, char *
 /* Sends a message to be lent if possible, else in a piece. */
 static void send_long(rd_link *link, rd_port *port, const char *data, uint64_t bytes, uint64_t mark)
 {
-    for (uint64_t at = 0; at < bytes;)
+    for (uint64_t at = 0; at < bytes; conformance_pump(link))
         at += send_some(link, port, data, bytes, at, mark);
-    conformance_pump(link);
 }
 
 void conformance_loans_come_home(const conformance_subject *s)
