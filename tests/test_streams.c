@@ -272,6 +272,8 @@ static bool open_simulated(uint32_t size, rd_link *links[])
     static _Atomic uint64_t seed;
     simulated_mood mood = simulated_draw(++seed);
     mood.clock = true;
+    mood.refuse =
+        0; /* a few bytes are always taken, as by a system: who has sent them may do something else */
     mood.piece = mood.piece < 5000 ? 5000 : mood.piece;
     mood.delay_ns /= 30;
     return simulated_open(size, mood, links);
