@@ -9,7 +9,7 @@
 #include "harness.h"
 
 typedef int fuzzer(const uint8_t *bytes, size_t length);
-fuzzer fuzz_wire, fuzz_stream, fuzz_hosts, fuzz_meeting;
+fuzzer fuzz_handshake, fuzz_wire, fuzz_stream, fuzz_hosts, fuzz_meeting;
 
 enum { MOST_BYTES = 1 << 20 };
 
@@ -48,6 +48,11 @@ static void replay(const char *name, fuzzer *fuzz)
     }
     closedir(d);
     CHECK(files > 0, "%s is empty", folder);
+}
+
+TEST(the_corpus_of_handshake)
+{
+    replay("handshake", fuzz_handshake);
 }
 
 TEST(the_corpus_of_wire)

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "calls.h"
 #include "comm/bootstrap.h"
+#include "comm/session.h"
 #include "mangle.h"
 #include "processes.h"
 
@@ -58,40 +59,44 @@ static int knock(const job *j)
     return fd;
 }
 
-/* Says it, or something like it. */
-static bool say(rng *r, int fd, const rd_frame *frame, int passed, bool mangled)
+/* Says it, or something like it: a frame that is whole and sealed but says another thing, or bytes that were
+ * changed on the way. */
+static bool say(rng *r, rd_session *s, const rd_note *note, const void *body, int passed,
+                bool mangled)
 {
-    char bytes[RD_FRAME];
+    char bytes[RD_NOTE_HEAD + RD_NOTE_BODY];
+    uint8_t some[RD_NOTE_BODY] = {0};
+    rd_note other;
     if (!mangled)
-        return rd_socket_send(fd, frame, passed, soon());
-    rd_frame_pack(frame, (uint8_t *)bytes);
-    const size_t length = mangle(r, bytes, RD_FRAME, RD_FRAME, false);
-    rd_frame other;
-    if (rng_below(r, 2) && rd_frame_unpack((uint8_t *)bytes, &other) == RD_FRAME_OK)
-        return rd_socket_send(fd, &other, passed, soon()); /* so that a descriptor comes along */
-    return send(fd, bytes, length, MSG_NOSIGNAL) >= 0;
+        return body ? rd_session_say(s, note, body, soon())
+                    : rd_session_pass(s, note, passed, soon());
+    rd_note_pack(note, (uint8_t *)bytes);
+    const size_t length = mangle(r, bytes, RD_NOTE_HEAD, RD_NOTE_HEAD, false);
+    if (rng_below(r, 4) && length == RD_NOTE_HEAD &&
+        rd_note_unpack((uint8_t *)bytes, &other) == RD_NOTE_OK && other.bytes <= sizeof some)
+        return other.bytes ? rd_session_say(s, &other, some, soon())
+                           : rd_session_pass(s, &other, passed, soon());
+    return send(s->fd, bytes, length, MSG_NOSIGNAL) >= 0;
 }
 
 /* --- strangers at rank 0's door --- */
 
 static void talk_rubbish(rng *r, const job *j)
 {
-    const int fd = knock(j), bell = eventfd(0, EFD_NONBLOCK);
+    const int bell = eventfd(0, EFD_NONBLOCK);
     const uint64_t lie = rng_below(r, 4);
-    rd_frame frame = {.kind = RD_HELLO, .rank = 1, .size = 2, .number = 1};
-    rd_incoming in = {.passed = -1};
-    if (lie == 0)
-        frame.rank = (uint32_t)rng_below(r, 4);
-    if (say(r, fd, &frame, rng_below(r, 8) ? bell : -1, lie == 1) && lie != 1 &&
-        rd_socket_await(fd, &in, rd_now_ns() + 50000000)) {
-        frame.kind = lie == 2 ? 1 + (uint32_t)rng_below(r, RD_LAST_KIND) : RD_PROOF;
-        memset(frame.answer, (int)rng_next(r), sizeof frame.answer);
-        say(r, fd, &frame, rng_below(r, 8) ? -1 : bell, lie == 3);
+    rd_session s = rd_session_open(knock(j), true, lie == 0 ? "another key" : KEY, 2);
+    rd_note note = {.kind = RD_NOTE_HELLO, .number = RD_WAY_KEY, .bytes = RD_NONCE};
+    if (say(r, &s, &note, s.nonces[0], -1, lie == 1) && lie != 1 &&
+        rd_session_await(&s, rd_now_ns() + 50000000, &note) == RD_HEARD_NOTE) {
+        note = (rd_note){.kind = RD_NOTE_PROOF, .from = (uint32_t)rng_below(r, 4)};
+        if (lie == 2)
+            note.kind = 1 + (uint32_t)rng_below(r, RD_LAST_NOTE);
+        s.size = 3; /* of no world here: rank 1 comes later */
+        say(r, &s, &note, NULL, rng_below(r, 8) ? -1 : bell, lie == 3);
     }
-    if (in.passed >= 0)
-        close(in.passed);
     close(bell);
-    close(fd);
+    rd_session_close(&s);
 }
 
 static int strangers(job *j, uint32_t rank)
@@ -148,7 +153,7 @@ TEST(strangers_who_say_nothing_make_room)
     job_run(3, silent_crowd, &half, 50);
 }
 
-/* Rank 1 of another world, without the key: it hears a nonce and that its key is wrong, and no number of the job's. */
+/* Who does not know the key hears that it is wrong, and no number of the job's. */
 static int told_nothing(job *j, uint32_t rank)
 {
     ronda_comm *comm = NULL;
@@ -156,22 +161,25 @@ static int told_nothing(job *j, uint32_t rank)
         CHECK(join(j, 0, 5, KEY, 1000, &comm) == RONDA_ETIMEOUT, "joined nobody");
         return 0;
     }
-    const int fd = knock(j), bell = eventfd(0, EFD_NONBLOCK);
-    rd_frame frame = {.kind = RD_HELLO, .rank = 1, .size = 3, .number = RD_PROVES};
-    for (uint32_t i = 0; i < 2; i++) {
-        static const uint32_t kinds[] = {RD_CHALLENGE, RD_REJECT};
-        rd_frame heard = {0};
-        rd_incoming in = {.passed = -1};
-        CHECK(rd_socket_send(fd, &frame, bell, soon()) && rd_socket_await(fd, &in, soon()) &&
-                  rd_frame_unpack(in.bytes, &heard) == RD_FRAME_OK,
-              "no answer");
-        CHECK(heard.kind == kinds[i] && !heard.rank && !heard.size &&
-                  (!heard.text[0] || strcmp(heard.text, "its RONDA_KEY is not rank 0's") == 0),
-              "kind %u, rank %u, size %u: %s", heard.kind, heard.rank, heard.size, heard.text);
-        frame.kind = RD_PROOF;
+    for (uint32_t i = 0; i < 3;
+         i++) { /* with another key, with none, and with a proof before a challenge */
+        static const uint32_t kinds[] = {RD_NOTE_HELLO, RD_NOTE_HELLO, RD_NOTE_PROOF};
+        rd_session s = rd_session_open(knock(j), true, i ? NULL : "another", 3);
+        const rd_note note = {.kind = kinds[i],
+                              .from = 1,
+                              .number = i ? RD_WAY_USER : RD_WAY_KEY,
+                              .bytes = kinds[i] == RD_NOTE_HELLO ? RD_NONCE : 0};
+        rd_note heard = {0};
+        CHECK(rd_session_say(&s, &note, s.nonces[0], soon()), "it cannot be said");
+        const rd_heard came = rd_session_await(&s, soon(), &heard);
+        CHECK(came == (i < 2 ? RD_HEARD_NOTE : RD_HEARD_END), "%u: heard %d", i, (int)came);
+        if (came == RD_HEARD_NOTE)
+            CHECK(heard.kind == RD_NOTE_REJECT && !heard.from && !heard.to && !heard.size &&
+                      !heard.bytes && heard.number == (i ? RD_REFUSES_NO_KEY : RD_REFUSES_KEY),
+                  "kind %u, rank %u, size %u: %d", heard.kind, heard.from, heard.size,
+                  heard.number);
+        rd_session_close(&s);
     }
-    close(bell);
-    close(fd);
     return 0;
 }
 
@@ -198,38 +206,31 @@ TEST(rank_0_says_whom_it_sent_away)
 
 /* --- a guest who was let in, and then says what makes no sense --- */
 
-static bool be_welcomed(int fd, uint32_t rank, uint32_t size, int bell)
-{
-    rd_frame hello = {.kind = RD_HELLO, .number = RD_PROVES}, f,
-             proof = {.kind = RD_PROOF, .rank = rank, .size = size};
-    rd_incoming in = {.passed = -1};
-    if (!rd_socket_send(fd, &hello, -1, soon()) || !rd_socket_await(fd, &in, soon()))
-        return false;
-    rd_frame_unpack(in.bytes, &f);
-    rd_join_answer(KEY, "guest", f.nonce, hello.nonce, rank, size, proof.answer);
-    in.have = 0;
-    return rd_socket_send(fd, &proof, bell, soon()) && rd_socket_await(fd, &in, soon()) &&
-           rd_frame_unpack(in.bytes, &f) == RD_FRAME_OK && f.kind == RD_WELCOME;
-}
-
 /* Process 1 joins, goes mad, and stands at the door as a stranger: nobody may hand it the memory. */
 static int out_of_turn(job *j, uint32_t rank)
 {
     ronda_comm *comm = NULL;
     if (rank == 1) {
-        const int fd = knock(j), bell = eventfd(0, EFD_NONBLOCK);
-        CHECK(be_welcomed(fd, 1, 3, bell), "not welcome");
-        rd_socket_send(fd, &(rd_frame){.kind = RD_GO}, -1, soon());
+        const int bell = eventfd(0, EFD_NONBLOCK);
+        const rd_note proof = {.kind = RD_NOTE_PROOF, .from = 1}, go = {.kind = RD_NOTE_GO};
+        rd_session s = rd_session_open(knock(j), true, KEY, 3);
+        rd_note note = {0};
+        CHECK(rd_session_greet(&s, RD_WAY_KEY, &proof, bell, soon(), &note) == RD_HEARD_NOTE &&
+                  note.kind == RD_NOTE_WELCOME,
+              "not welcome: kind %u", note.kind);
+        rd_session_say(&s, &go, NULL, soon());
         sleep_ms(50);
         rd_address door;
         rd_error err = {0};
         rd_address_read(j->address, &door, &err);
-        const int stranger = rd_socket_connect(&door);
+        rd_session other = rd_session_open(rd_socket_connect(&door), true, KEY, 3);
         j->shared->number[READY] = 1;
-        rd_incoming in = {.passed = -1};
-        if (stranger >= 0)
-            rd_socket_await(stranger, &in, soon());
-        CHECK(in.passed < 0, "a stranger was handed a descriptor");
+        if (other.fd >= 0)
+            rd_session_await(&other, soon(), &note);
+        CHECK(other.passed < 0, "who has proved nothing was handed a descriptor");
+        rd_session_close(&other);
+        rd_session_close(&s);
+        close(bell);
         return 0;
     }
     if (rank == 2 && !await_number(j, READY, 1))
@@ -271,35 +272,36 @@ static int wrong_descriptor(rng *r)
     }
 }
 
-/* Plays rank 0 for one guest; frame number `spoilt` is not what it should be. */
+/* Plays rank 0 for one who joins; frame number `spoilt` is not what it should be. */
 static void play_rank_0(rng *r, job *j, int fd, uint32_t spoilt)
 {
-    static const uint32_t kinds[FRAMES] = {RD_CHALLENGE, RD_WELCOME, RD_PEER,
-                                           RD_PEER,      RD_START,   RD_GO};
-    rd_incoming in = {.passed = -1};
+    static const uint32_t kinds[FRAMES] = {RD_NOTE_CHALLENGE, RD_NOTE_WELCOME, RD_NOTE_PEER,
+                                           RD_NOTE_PEER,      RD_NOTE_START,   RD_NOTE_GO};
+    rd_session s = rd_session_open(fd, false, NULL, 2);
+    rd_note heard;
     rd_error err = {0};
     const int memory = rd_shm_create(2, &err), bell = eventfd(0, EFD_NONBLOCK);
     for (uint32_t i = 0; i < FRAMES; i++) {
         const bool hears = i < 2 || i == FRAMES - 1; /* hello, proof and ready come before */
-        in.have = 0;
-        if (hears && !rd_socket_await(fd, &in, soon()))
+        if (hears && rd_session_await(&s, soon(), &heard) != RD_HEARD_NOTE)
             break;
-        rd_frame f = {
-            .kind = kinds[i], .rank = i == 3, .number = (int32_t)j->shared->number[i == 3]};
+        rd_note n = {.kind = kinds[i],
+                     .from = i == 3,
+                     .number = (int32_t)j->shared->number[i == 3],
+                     .bytes = i ? 0 : RD_NONCE};
         int passed = i == 2 || i == 3 ? bell : i == 4 ? memory : -1;
         const bool other = i == spoilt && passed >= 0 && rng_below(r, 2);
         if (other)
             passed = wrong_descriptor(r);
         const bool number = i == spoilt && !other && rng_below(r, 4) == 0;
         if (number)
-            f.number = (int32_t)rng_next(r);
-        if (!say(r, fd, &f, passed, i == spoilt && !other && !number))
+            n.number = (int32_t)rng_next(r);
+        if (!say(r, &s, &n, i ? NULL : s.nonces[1], passed, i == spoilt && !other && !number))
             break;
         if (other && passed >= 0)
             close(passed);
     }
-    if (in.passed >= 0)
-        close(in.passed);
+    rd_session_close(&s);
     close(memory);
     close(bell);
 }
@@ -319,7 +321,6 @@ static int hear_a_false_rank_0(job *j, uint32_t rank)
             sleep_ms(1);
         const uint32_t spoilt = (uint32_t)rng_below(&r, FRAMES + 3); /* the memory rather often */
         play_rank_0(&r, j, fd, spoilt <= FRAMES ? spoilt : 4);
-        close(fd);
     }
     for (uint32_t i = 0; i < rounds && rank == 1; i++) {
         ronda_comm *comm = NULL;

@@ -140,7 +140,7 @@ TEST(other_keys_and_none)
     w.of[3].j.key = NULL;
     w.of[4].absent = true;
     gather_run(&w);
-    check_says(&w, 2, RONDA_EINVAL, "rank 1: its RONDA_KEY is not that of rank 0");
+    check_says(&w, 2, RONDA_EINVAL, "rank 1: its RONDA_KEY is not rank 0's");
     check_says(&w, 3, RONDA_EINVAL, "rank 0 has a RONDA_KEY, rank 1 has none");
     check_started(&w, 0, 2);
     gather_close(&w);
@@ -379,17 +379,17 @@ static void say_it_slowly(int fd, rng *r)
 /* A hello that is almost one, and what follows almost a proof. */
 static void say_almost(int fd, rng *r)
 {
-    char bytes[RD_NOTE_HEAD + RD_PLACE] = {0}, answer[RD_NOTE_HEAD + 32];
-    rd_note n = {.kind = RD_NOTE_HELLO, .rank = 1, .size = 2, .number = 1, .bytes = 32};
+    char bytes[RD_NOTE_HEAD + RD_PLACE] = {0}, answer[RD_NOTE_HEAD + RD_NONCE];
+    rd_note n = {.kind = RD_NOTE_HELLO, .from = 1, .size = 2, .number = 1, .bytes = RD_NONCE};
     rd_note_pack(&n, (uint8_t *)bytes);
-    size_t length = RD_NOTE_HEAD + 32;
+    size_t length = RD_NOTE_HEAD + RD_NONCE;
     const bool early = rng_below(r, 2);
     if (early)
         length = mangle(r, bytes, length, sizeof bytes, false);
     if (send(fd, bytes, length, MSG_NOSIGNAL) < 0 || early ||
         recv(fd, answer, sizeof answer, 0) <= 0)
         return;
-    n.kind = rng_below(r, 2) ? RD_NOTE_PROOF : 65 + (uint32_t)rng_below(r, 10);
+    n.kind = rng_below(r, 2) ? RD_NOTE_PROOF : 1 + (uint32_t)rng_below(r, RD_LAST_NOTE);
     n.bytes = n.kind == RD_NOTE_PROOF ? 0 : (uint32_t)rng_below(r, 300);
     memset(n.mac, (int)rng_next(r), sizeof n.mac);
     rd_note_pack(&n, (uint8_t *)bytes);
@@ -440,7 +440,7 @@ static void *answer_wrongly(void *context)
         const int fd = accept(i->listener, NULL, NULL);
         if (fd < 0)
             return NULL;
-        char hello[RD_NOTE_HEAD + 32];
+        char hello[RD_NOTE_HEAD + RD_NONCE];
         recv(fd, hello, sizeof hello, 0);
         send(fd, i->bytes, i->count, MSG_NOSIGNAL);
         sleep_ms(20);
@@ -476,22 +476,18 @@ static void check_impostor(const void *bytes, size_t count, ronda_status status,
 
 TEST(something_else_answers_at_rank_0s_address)
 {
-    uint8_t note[RD_NOTE_HEAD + 32] = {0}, frame[RD_FRAME];
+    uint8_t note[RD_NOTE_HEAD + RD_NONCE] = {0}, told[RD_NOTE_HEAD + 2];
+    static const uint8_t none[RD_NONCE];
     check_impostor("HTTP/1.1 400 Bad Request\r\n\r\n", 28, RONDA_EPEER,
                    "what answers is not rank 0");
-    rd_note_pack(&(rd_note){.kind = RD_NOTE_CHALLENGE, .bytes = 32}, note);
+    rd_note_pack(&(rd_note){.kind = RD_NOTE_CHALLENGE, .bytes = RD_NONCE}, note);
+    check_impostor(note, sizeof note, RONDA_EPEER, "what answers does not know the job's key");
     note[8] = 99; /* the version */
     check_impostor(note, sizeof note, RONDA_EUNSUPPORTED, "speaks version 99");
-    rd_frame_pack(&(rd_frame){.kind = RD_DOOR, .text = "@x"}, frame);
-    check_impostor(frame, sizeof frame, RONDA_EINVAL, "by shared memory");
-    uint8_t both[2 * RD_NOTE_HEAD + 32 + RD_PLACE] = {0};
-    rd_place_pack(
-        &(rd_place){
-            .name = "x", .pid = 1, .cpus = 1, .quota = 1, .port = 1, .count = 1, .at[0].family = 4},
-        both + 2 * RD_NOTE_HEAD + 32);
-    rd_note_pack(&(rd_note){.kind = RD_NOTE_CHALLENGE, .bytes = 32}, both);
-    rd_note_pack(&(rd_note){.kind = RD_NOTE_WELCOME, .job = 1, .bytes = RD_PLACE},
-                 both + RD_NOTE_HEAD + 32);
-    check_impostor(both, sizeof both, RONDA_EPEER, "what answers does not know the job's key");
+    check_impostor(note, 12, RONDA_EUNSUPPORTED, "speaks version 99");
+    rd_note_seal(&(rd_seal){.sender = none, .receiver = none},
+                 &(rd_note){.kind = RD_NOTE_SOCKET, .bytes = 2}, "@x", told);
+    memcpy(told + RD_NOTE_HEAD, "@x", 2);
+    check_impostor(told, sizeof told, RONDA_EINVAL, "by shared memory");
     check_impostor("", 0, RONDA_ETIMEOUT, "it closed the connection");
 }

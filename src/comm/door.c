@@ -3,10 +3,11 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/proof.h"
-#include "comm/same_user.h"
 #include "comm/socket.h"
+#include "transport/wire.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -52,66 +53,93 @@ void rd_door_close(rd_door *d)
 /* --- what a visitor says --- */
 
 /* Answers one who has proved nothing: not in words, and of this world it learns nothing. */
-static void refuse_way(const rd_door *d, rd_session *s, int32_t way)
+static void refuse(rd_door *d, rd_visitor *from, rd_refusal why)
 {
-    if (d->way == RD_WAY_USER && way != RD_WAY_KEY)
-        rd_session_close(s); /* it has not fetched the secret, or an older one: let it try again */
-    else if (way == RD_WAY_KEY)
-        rd_session_refuse(s, d->way == RD_WAY_KEY ? RD_REFUSES_KEY : RD_REFUSES_ANY_KEY);
+    char caller[32];
+    if (why == RD_REFUSES_KEY) {
+        d->wrong_keys++;
+    } else if (from->pid) {
+        snprintf(caller, sizeof caller, "pid %" PRId32, from->pid);
+        rd_refusal_text((int32_t)why, d->rank, caller, d->refused);
+        d->refused_pid = from->pid;
+    }
+    rd_session_refuse(&from->session, why);
+}
+
+static void refuse_way(rd_door *d, rd_visitor *from, int32_t way)
+{
+    const bool has_key = d->way == RD_WAY_KEY || d->way == RD_WAY_HASH;
+    const bool key = way == RD_WAY_KEY || way == RD_WAY_HASH;
+    if (!key && d->way == RD_WAY_USER)
+        rd_session_close(&from->session); /* it has another secret, or none yet: let it try again */
+    else if (!key)
+        refuse(d, from, has_key ? RD_REFUSES_NO_KEY : RD_REFUSES_CAUTION);
+    else if (!has_key)
+        refuse(d, from, RD_REFUSES_ANY_KEY);
+    else if (way == (int32_t)d->way)
+        refuse(d, from, RD_REFUSES_KEY);
     else
-        rd_session_refuse(s, d->way == RD_WAY_KEY ? RD_REFUSES_NO_KEY : RD_REFUSES_CAUTION);
+        refuse(d, from, way == RD_WAY_HASH ? RD_REFUSES_HASH : RD_REFUSES_MAC);
 }
 
 static void hear_hello(rd_door *d, rd_visitor *from, const rd_note *note)
 {
     rd_session *s = &from->session;
     if (note->number != (int32_t)d->way) {
-        refuse_way(d, s, note->number);
+        refuse_way(d, from, note->number);
         return;
     }
-    if (!rd_random(s->nonces[1], 32)) {
-        rd_session_refuse(s, RD_REFUSES_FAILURE);
+    if (!rd_random(s->nonces[1], RD_NONCE)) {
+        refuse(d, from, RD_REFUSES_FAILURE);
         return;
     }
     from->greeted = true;
-    const rd_note challenge = {.kind = RD_NOTE_CHALLENGE, .bytes = 32};
+    const rd_note challenge = {.kind = RD_NOTE_CHALLENGE, .bytes = RD_NONCE};
     if (!rd_session_say(s, &challenge, s->nonces[1], rd_now_ns() + SAYING_NS))
         rd_session_close(s);
 }
 
-static void hear_proof(rd_door *d, rd_visitor *from, const rd_note *note)
+static ronda_status lose(rd_door *d, rd_visitor *from, const char *how, rd_error *err)
+{
+    const ronda_status status = d->lose(d, from, how, err);
+    rd_session_close(&from->session);
+    return status;
+}
+
+static ronda_status hear_proof(rd_door *d, rd_visitor *from, const rd_note *note, rd_error *err)
 {
     rd_session *s = &from->session;
     char why[RD_NOTE_BODY] = "";
     uint8_t place[RD_PLACE];
     from->proof = *note;
-    const ronda_status status = d->judge(d, note, why);
+    const ronda_status status = d->judge(d, from, why);
     if (status) {
+        d->refused_pid = from->pid;
+        memcpy(d->refused, why, sizeof why);
         rd_session_reject(s, status, RONDA_ANY, why);
-        return;
+        return RONDA_OK;
     }
-    rd_place_pack(&d->place, place);
     from->welcome = true;
     s->table = d->table;
-    const rd_note welcome = {.kind = RD_NOTE_WELCOME,
-                             .rank = d->rank,
-                             .peer = note->rank,
-                             .job = d->job,
-                             .bytes = RD_PLACE};
-    if (!rd_session_say(s, &welcome, place, rd_now_ns() + SAYING_NS))
-        rd_session_close(s);
+    s->table_bytes = d->table_bytes;
+    rd_note welcome = {.kind = RD_NOTE_WELCOME, .from = d->rank, .to = note->from, .job = d->job};
+    if (d->place) {
+        rd_place_pack(d->place, place);
+        welcome.bytes = RD_PLACE;
+    }
+    return rd_session_say(s, &welcome, place, rd_now_ns() + SAYING_NS) ? RONDA_OK
+                                                                       : lose(d, from, "left", err);
 }
 
-static void refuse(rd_door *d, rd_visitor *from, rd_heard heard, const rd_note *note)
+/* Rubbish is not answered. */
+static void turn_away(rd_door *d, rd_visitor *from, rd_heard heard, const rd_note *note)
 {
-    if (heard == RD_HEARD_VERSION) {
-        rd_session_refuse(&from->session, RD_REFUSES_VERSION);
-    } else if (heard == RD_HEARD_FORGED && note->kind == RD_NOTE_HELLO) {
-        d->wrong_keys += d->way == RD_WAY_KEY && note->number == RD_WAY_KEY;
-        refuse_way(d, &from->session, note->number);
-    } else {
-        rd_session_close(&from->session); /* rubbish is not answered */
-    }
+    if (heard == RD_HEARD_VERSION)
+        refuse(d, from, RD_REFUSES_VERSION);
+    else if (heard == RD_HEARD_FORGED && note->kind == RD_NOTE_HELLO)
+        refuse_way(d, from, note->number);
+    else
+        rd_session_close(&from->session);
 }
 
 static ronda_status hear(rd_door *d, rd_visitor *from, rd_error *err)
@@ -119,24 +147,26 @@ static ronda_status hear(rd_door *d, rd_visitor *from, rd_error *err)
     rd_note note;
     while (from->session.fd >= 0) {
         const rd_heard heard = rd_session_hear(&from->session, &note);
+        ronda_status status = RONDA_OK;
+        if (from->session.cut && from->session.passed < 0)
+            return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY,
+                           "rank %u cannot take the doorbells of %u ranks: %s", d->rank, d->size,
+                           strerror(EMFILE));
         if (heard == RD_HEARD_PART)
             return RONDA_OK;
-        ronda_status status = RONDA_OK;
-        if (heard != RD_HEARD_NOTE && from->welcome) {
+        if (heard != RD_HEARD_NOTE && from->welcome)
             status =
-                d->lose(d, from, heard == RD_HEARD_END ? "left" : "said what makes no sense", err);
-            rd_session_close(&from->session);
-        } else if (heard != RD_HEARD_NOTE) {
-            refuse(d, from, heard, &note);
-        } else if (from->welcome) {
+                lose(d, from, heard == RD_HEARD_END ? "left" : "said what makes no sense", err);
+        else if (heard != RD_HEARD_NOTE)
+            turn_away(d, from, heard, &note);
+        else if (from->welcome)
             status = d->hear(d, from, &note, err);
-        } else if (!from->greeted && note.kind == RD_NOTE_HELLO) {
+        else if (!from->greeted && note.kind == RD_NOTE_HELLO)
             hear_hello(d, from, &note);
-        } else if (from->greeted && note.kind == RD_NOTE_PROOF) {
-            hear_proof(d, from, &note);
-        } else {
+        else if (from->greeted && note.kind == RD_NOTE_PROOF)
+            status = hear_proof(d, from, &note, err);
+        else
             rd_session_close(&from->session);
-        }
         if (status)
             return status;
     }
@@ -170,7 +200,7 @@ static rd_visitor *free_place(rd_door *d, rd_visitor **next)
                 *next = v;
         }
     }
-    return unproven < RD_UNPROVEN ? found : NULL;
+    return d->local || unproven < RD_UNPROVEN ? found : NULL;
 }
 
 /* Accepts one and hears what it has said already.  *more: perhaps others wait. */
@@ -188,13 +218,19 @@ static ronda_status let_in(rd_door *d, int listener, bool *more, rd_error *err)
                        d->rank, strerror(errno));
     if (fd < 0)
         return RONDA_OK;
+    rd_visitor comes = {.session = rd_session_open(fd, false, d->key, d->size),
+                        .since_ns = rd_now_ns()};
+    uint32_t user;
+    if (d->local && (!rd_socket_peer(fd, &user, &comes.pid) || user != geteuid())) {
+        rd_session_refuse(&comes.session, RD_REFUSES_USER); /* and takes no slot */
+        return RONDA_OK;
+    }
     if (!place) {
         rd_session_close(&next->session);
         place = next;
     }
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    *place = (rd_visitor){.session = rd_session_open(fd, false, d->key, d->size),
-                          .since_ns = rd_now_ns()};
+    *place = comes;
     return hear(d, place, err);
 }
 
@@ -266,6 +302,6 @@ ronda_status rd_door_step(rd_door *d, uint64_t until_ns, rd_error *err)
             status = answer(d, d->listeners[i], err);
     for (uint32_t i = 0; i < d->giver_count && ready > 0 && !status; i++)
         if (d->polled[d->listener_count + i].revents)
-            rd_secret_give(d->givers[i], d->key);
+            status = d->give(d, d->givers[i], err);
     return status;
 }

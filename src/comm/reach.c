@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/proof.h"
 #include "comm/lookup.h"
+#include "transport/wire.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -40,40 +40,18 @@ static void note_silence(const rd_reaching *r, rd_target *t)
 /* Who has proved nothing says only which refusal it is, and the sentence is this rank's own. */
 static ronda_status refused(const rd_reaching *r, rd_target *t, const rd_note *note, rd_error *err)
 {
-    switch (note->number) {
-    case RD_REFUSES_KEY:
-        return rd_fail(err, RONDA_EINVAL, r->peer, "rank %u: its RONDA_KEY is not that of rank %u",
-                       r->rank, r->peer);
-    case RD_REFUSES_NO_KEY:
-        return rd_fail(err, RONDA_EINVAL, r->peer,
-                       "rank %u has a RONDA_KEY, rank %u has none: give all ranks the same",
-                       r->peer, r->rank);
-    case RD_REFUSES_ANY_KEY:
-        return rd_fail(err, RONDA_EINVAL, r->peer,
-                       "rank %u has no RONDA_KEY, rank %u has one: give all ranks the same",
-                       r->peer, r->rank);
-    case RD_REFUSES_CAUTION:
-        return rd_fail(err, RONDA_EINVAL, r->peer,
-                       "rank %u lets in whoever comes, rank %u only its own user: set RONDA_KEY or "
-                       "RONDA_INSECURE=1 on all ranks",
-                       r->peer, r->rank);
-    case RD_REFUSES_VERSION:
-    case RD_REFUSES_FAILURE:
-        return rd_fail(err, RONDA_EUNSUPPORTED, r->peer, "rank %u: rank %u %s", r->rank, r->peer,
-                       note->number == RD_REFUSES_VERSION ? "speaks another version"
-                                                          : "has no random numbers");
-    default:
-        return is_other(t, "what answers makes no sense");
-    }
+    char text[RD_REFUSAL_TEXT], caller[32];
+    snprintf(caller, sizeof caller, "rank %u", r->rank);
+    const ronda_status status = rd_refusal_text(note->number, r->peer, caller, text);
+    return status ? rd_fail(err, status, r->peer, "%s", text)
+                  : is_other(t, "what answers makes no sense");
 }
 
-static ronda_status expect(const rd_reaching *r, rd_target *t, rd_session *s, uint32_t kind,
-                           rd_note *note, rd_error *err)
+/* What came of the handshake, if it is no frame. */
+static ronda_status unheard(const rd_reaching *r, rd_target *t, rd_heard heard, const rd_note *note,
+                            rd_error *err)
 {
-    const uint64_t end = rd_deadline_ns(TALK_NS);
-    const rd_heard heard = rd_session_await(s, end < r->until_ns ? end : r->until_ns, note);
     char what[48];
-    snprintf(what, sizeof what, "what answers is not rank %u", r->peer);
     switch (heard) {
     case RD_HEARD_PART:
         note_silence(r, t);
@@ -81,59 +59,47 @@ static ronda_status expect(const rd_reaching *r, rd_target *t, rd_session *s, ui
     case RD_HEARD_END:
         snprintf(t->why, sizeof t->why, "it closed the connection");
         return RONDA_ETIMEOUT;
-    case RD_HEARD_FOREIGN:
-        return is_other(t, what);
     case RD_HEARD_FORGED:
         return is_other(t, "what answers does not know the job's key");
     case RD_HEARD_VERSION:
         return rd_fail(err, RONDA_EUNSUPPORTED, r->peer,
                        "rank %u: rank %u speaks version %u, this is version %d", r->rank, r->peer,
                        note->version, RD_WIRE_VERSION);
-    case RD_HEARD_FRAME:
-        return rd_fail(
-            err, RONDA_EINVAL, r->peer,
-            "rank %u joins with RONDA_TRANSPORT=tcp or a host's address, rank %u by shared memory",
-            r->rank, r->peer);
+    case RD_HEARD_UNABLE:
+        return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY,
+                       "rank %u: no random numbers, or libcrypto does not prove the job's key",
+                       r->rank);
     default:
-        break;
+        snprintf(what, sizeof what, "what answers is not rank %u", r->peer);
+        return is_other(t, what);
     }
-    if (note->kind == RD_NOTE_REJECT && !s->proven)
-        return refused(r, t, note, err);
-    if (note->kind == RD_NOTE_REJECT) {
-        const ronda_status status = rd_session_rejected(s, note, err);
-        return status == RONDA_EPEER ? is_other(t, "it is of another job") : status;
-    }
-    return note->kind == kind ? RONDA_OK : is_other(t, what);
-}
-
-static ronda_status say(const rd_reaching *r, rd_target *t, rd_session *s, const rd_note *note,
-                        const void *body)
-{
-    if (rd_session_say(s, note, body, r->until_ns))
-        return RONDA_OK;
-    snprintf(t->why, sizeof t->why, "it closed the connection");
-    return RONDA_ETIMEOUT;
 }
 
 static ronda_status greet(rd_reaching *r, rd_target *t, rd_session *s, rd_place *place,
                           rd_error *err)
 {
-    rd_note note = {.kind = RD_NOTE_HELLO, .number = (int32_t)t->way, .bytes = 32};
-    if (!rd_random(s->nonces[0], 32))
-        return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: the system has no random numbers",
-                       r->rank);
-    ronda_status status = say(r, t, s, &note, s->nonces[0]);
-    if (!status)
-        status = expect(r, t, s, RD_NOTE_CHALLENGE, &note, err);
-    if (status)
-        return status;
-    note = (rd_note){.kind = RD_NOTE_PROOF, .rank = r->rank, .peer = r->peer, .job = r->job};
-    status = say(r, t, s, &note, NULL);
-    if (!status)
-        status = expect(r, t, s, RD_NOTE_WELCOME, &note, err);
-    if (status)
-        return status;
-    if (note.rank != r->peer || (r->job && note.job != r->job) || !rd_place_unpack(s->body, place))
+    const uint64_t end = rd_deadline_ns(TALK_NS);
+    const rd_note proof = {.kind = RD_NOTE_PROOF, .from = r->rank, .to = r->peer, .job = r->job};
+    rd_note note;
+    const rd_heard heard =
+        rd_session_greet(s, t->way, &proof, -1, end < r->until_ns ? end : r->until_ns, &note);
+    if (heard != RD_HEARD_NOTE)
+        return unheard(r, t, heard, &note, err);
+    if (note.kind == RD_NOTE_SOCKET)
+        return rd_fail(
+            err, RONDA_EINVAL, r->peer,
+            "rank %u joins with RONDA_TRANSPORT=tcp or a host's address, rank %u by shared memory",
+            r->rank, r->peer);
+    if (note.kind == RD_NOTE_REJECT && !s->proven)
+        return refused(r, t, &note, err);
+    if (note.kind == RD_NOTE_REJECT) {
+        const ronda_status status = rd_session_rejected(s, &note, err);
+        return status == RONDA_EPEER ? is_other(t, "it is of another job") : status;
+    }
+    if (note.kind != RD_NOTE_WELCOME)
+        return unheard(r, t, RD_HEARD_FOREIGN, &note, err);
+    if (note.from != r->peer || (r->job && note.job != r->job) || note.bytes != RD_PLACE ||
+        !rd_place_unpack(s->body, place))
         return is_other(t, "what answers is another rank");
     r->job = note.job;
     return RONDA_OK;

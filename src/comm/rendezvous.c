@@ -1,7 +1,7 @@
 /* rendezvous.c: joining a world over several hosts, as a guest of rank 0.
  *
  *     guest                                          rank 0 (rendezvous_root.c)
- *       | == hello, challenge, proof, welcome =======> |   session.h (without a key: same_user.h first)
+ *       | == hello, challenge, proof, welcome =======> |   base/handshake.h (without a key: same_user.h first)
  *       | --- place: where the guest listens --------> |
  *       | <-- noted ---------------------------------- |   or reject: why
  *       |               ... until all have come ...    |
@@ -118,6 +118,9 @@ ronda_status rd_gathering_settle(rd_gathering *g, const rd_ip *rank_0)
     g->own.cpus = rd_usable_cpus();
     g->own.quota = rd_cpu_quota();
     g->own.cores = rd_cpu_mark();
+    if (!rd_random(g->own.nonce, sizeof g->own.nonce))
+        return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY,
+                       "rank %u: the system has no random numbers", g->j->rank);
     return rd_interfaces_choose(all, count, &wish, &g->own, g->err);
 }
 
@@ -207,7 +210,7 @@ static ronda_status find_rank_0(rd_gathering *g, rd_reaching *r, rd_session *ses
 static ronda_status give_place(rd_gathering *g, rd_session *s, bool *stay)
 {
     uint8_t place[RD_PLACE];
-    rd_note note = {.kind = RD_NOTE_PLACE, .rank = g->j->rank, .job = g->job, .bytes = RD_PLACE};
+    rd_note note = {.kind = RD_NOTE_PLACE, .from = g->j->rank, .job = g->job, .bytes = RD_PLACE};
     rd_place_pack(&g->own, place);
     rd_session_say(s, &note, place, g->until_ns); /* if not: why, is heard next */
     const rd_heard heard = rd_session_await(s, g->until_ns, &note);
@@ -262,10 +265,11 @@ typedef struct {
     bool done;
 } waiting;
 
-static ronda_status judge_caller(rd_door *d, const rd_note *proof, char why[RD_NOTE_BODY])
+static ronda_status judge_caller(rd_door *d, rd_visitor *from, char why[RD_NOTE_BODY])
 {
-    if (proof->job == d->job && proof->size == d->size && proof->peer == d->rank &&
-        (proof->rank == 0 || proof->rank == rd_spread_parent(d->rank)))
+    const rd_note *proof = &from->proof;
+    if (proof->job == d->job && proof->size == d->size && proof->to == d->rank &&
+        (proof->from == 0 || proof->from == rd_spread_parent(d->rank)))
         return RONDA_OK;
     snprintf(why, RD_NOTE_BODY, "this is rank %u of %u of another job", d->rank, d->size);
     return RONDA_EPEER;
@@ -276,7 +280,7 @@ static ronda_status hear_caller(rd_door *d, rd_visitor *from, const rd_note *not
     waiting *w = d->owner;
     if (note->kind == RD_NOTE_REJECT)
         return rd_session_rejected(&from->session, note, err);
-    if (note->kind == RD_NOTE_TABLE && from->proof.rank == rd_spread_parent(d->rank)) {
+    if (note->kind == RD_NOTE_TABLE && from->proof.from == rd_spread_parent(d->rank)) {
         *w->up = from->session;
         from->session.fd = -1;
         w->done = true;
@@ -303,8 +307,9 @@ static ronda_status await_call(rd_gathering *g, uint8_t *table, rd_session *up)
                  .rank = g->j->rank,
                  .size = g->j->size,
                  .job = g->job,
-                 .place = g->own,
+                 .place = &g->own,
                  .table = table,
+                 .table_bytes = (size_t)g->j->size * RD_PLACE,
                  .owner = &w,
                  .judge = judge_caller,
                  .hear = hear_caller,
@@ -332,6 +337,7 @@ static ronda_status join(rd_gathering *g, rd_session *line, uint8_t *table)
     if (status)
         return status;
     line->table = table;
+    line->table_bytes = (size_t)g->j->size * RD_PLACE;
     if (stay) {
         status = await_on_line(g, line);
     } else {
@@ -358,7 +364,7 @@ static ronda_status be_guest(rd_gathering *g)
                      .rank = g->j->rank,
                      .size = g->j->size,
                      .until_ns = g->until_ns};
-    rd_session line = {.fd = -1};
+    rd_session line = {.fd = -1, .passed = -1};
     uint8_t *table = rd_alloc((size_t)g->j->size * RD_PLACE);
     ronda_status status = table
                               ? find_rank_0(g, &r, &line)

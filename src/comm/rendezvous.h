@@ -6,6 +6,7 @@
 #include "comm/same_user.h"
 #include "comm/session.h"
 #include "transport/tcp.h"
+#include "transport/wire.h"
 
 /* All ranks start, or none does.  One deadline for all of it; out: what rd_tcp_open() takes. */
 ronda_status rd_rendezvous(const rd_joining *joining, rd_tcp_parts *out, rd_error *err);

@@ -31,22 +31,23 @@ typedef struct {
 
 /* --- one guest after the other --- */
 
-static ronda_status judge(rd_door *d, const rd_note *proof, char why[RD_NOTE_BODY])
+static ronda_status judge(rd_door *d, rd_visitor *from, char why[RD_NOTE_BODY])
 {
     const hosting *h = d->owner;
+    const rd_note *proof = &from->proof;
     const rd_place *places = h->g->places;
-    if ((proof->job && proof->job != d->job) || proof->peer != 0) {
+    if ((proof->job && proof->job != d->job) || proof->to != 0) {
         snprintf(why, RD_NOTE_BODY, "this is rank 0 of another job");
         return RONDA_EPEER;
     }
     if (proof->size != d->size)
-        snprintf(why, RD_NOTE_BODY, "rank %u was told of %u ranks, but rank 0 of %u", proof->rank,
+        snprintf(why, RD_NOTE_BODY, "rank %u was told of %u ranks, but rank 0 of %u", proof->from,
                  proof->size, d->size);
-    else if (proof->rank >= d->size)
-        snprintf(why, RD_NOTE_BODY, "there is no rank %u in a world of %u", proof->rank, d->size);
-    else if (places[proof->rank].pid)
+    else if (proof->from >= d->size)
+        snprintf(why, RD_NOTE_BODY, "there is no rank %u in a world of %u", proof->from, d->size);
+    else if (places[proof->from].pid)
         snprintf(why, RD_NOTE_BODY, "there is a rank %u already: pid %" PRId32 " on %s",
-                 proof->rank, places[proof->rank].pid, places[proof->rank].name);
+                 proof->from, places[proof->from].pid, places[proof->from].name);
     else
         return RONDA_OK;
     return RONDA_EINVAL;
@@ -55,7 +56,7 @@ static ronda_status judge(rd_door *d, const rd_note *proof, char why[RD_NOTE_BOD
 static ronda_status hear(rd_door *d, rd_visitor *from, const rd_note *note, rd_error *err)
 {
     hosting *h = d->owner;
-    const uint32_t rank = from->proof.rank;
+    const uint32_t rank = from->proof.from;
     char why[RD_NOTE_BODY];
     rd_place place;
     if (from->stays && note->kind == RD_NOTE_REJECT)
@@ -65,16 +66,17 @@ static ronda_status hear(rd_door *d, rd_visitor *from, const rd_note *note, rd_e
         return rd_fail(err, RONDA_EPEER, rank,
                        "%.120s said what makes no sense while the ranks were gathering", why);
     }
-    if (note->kind != RD_NOTE_PLACE || !rd_place_unpack(from->session.body, &place)) {
+    if (note->kind != RD_NOTE_PLACE || note->bytes != RD_PLACE ||
+        !rd_place_unpack(from->session.body, &place)) {
         rd_session_close(&from->session);
         return RONDA_OK;
     }
-    const ronda_status status = judge(d, &from->proof, why); /* another may have been faster */
+    const ronda_status status = judge(d, from, why); /* another may have been faster */
     if (status) {
         rd_session_reject(&from->session, status, RONDA_ANY, why);
         return RONDA_OK;
     }
-    const rd_note noted = {.kind = RD_NOTE_NOTED, .peer = rank, .number = h->held, .job = d->job};
+    const rd_note noted = {.kind = RD_NOTE_NOTED, .to = rank, .number = h->held, .job = d->job};
     if (!rd_session_say(&from->session, &noted, NULL, rd_now_ns() + SAYING_NS)) {
         rd_session_close(&from->session);
         return RONDA_OK;
@@ -93,9 +95,16 @@ static ronda_status lose(rd_door *d, rd_visitor *from, const char *how, rd_error
     char who[128];
     if (!from->stays)
         return RONDA_OK;
-    rd_spread_name(h->g, from->proof.rank, who, sizeof who);
-    return rd_fail(err, RONDA_EPEER, from->proof.rank, "%s %s while the ranks were gathering", who,
+    rd_spread_name(h->g, from->proof.from, who, sizeof who);
+    return rd_fail(err, RONDA_EPEER, from->proof.from, "%s %s while the ranks were gathering", who,
                    how);
+}
+
+static ronda_status give(rd_door *d, int giver, rd_error *err)
+{
+    (void)err;
+    rd_secret_give(giver, d->key);
+    return RONDA_OK;
 }
 
 /* --- who is missing --- */
@@ -331,7 +340,7 @@ static ronda_status start_held(hosting *h)
         rd_visitor *v = &h->door.visitors[i];
         if (v->session.fd < 0 || !v->stays)
             continue;
-        branches[count++] = (rd_branch){.rank = v->proof.rank, .session = v->session};
+        branches[count++] = (rd_branch){.rank = v->proof.from, .session = v->session};
         v->session.fd = -1;
     }
     const ronda_status status = rd_spread(h->g, NULL, branches, count);
@@ -356,7 +365,7 @@ static ronda_status host(hosting *h)
     rd_gathering *g = h->g;
     const uint32_t n = g->j->size;
     ronda_status status = g->j->address.kind == RD_ADDRESS_FILE ? open_file(h) : open_doors(h);
-    h->door.place = g->own;
+    h->door.place = &g->own;
     g->places[0] = g->own;
     if (!status)
         status = rd_door_open(&h->door, h->held ? n : 0, g->err);
@@ -377,9 +386,10 @@ static ronda_status host(hosting *h)
 
 ronda_status rd_rendezvous_root(rd_gathering *g)
 {
-    hosting h = {.g = g,
-                 .held = g->j->size <= RD_HELD_RANKS,
-                 .door = {.size = g->j->size, .judge = judge, .hear = hear, .lose = lose}};
+    hosting h = {
+        .g = g,
+        .held = g->j->size <= RD_HELD_RANKS,
+        .door = {.size = g->j->size, .judge = judge, .hear = hear, .lose = lose, .give = give}};
     if (!rd_random(&g->job, sizeof g->job) || !rd_secret_make(g->secret))
         return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY,
                        "rank 0: the system has no random numbers");

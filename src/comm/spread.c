@@ -160,7 +160,7 @@ static ronda_status hand_on(spread *s)
 {
     const rd_gathering *g = s->g;
     const rd_note table = {
-        .kind = RD_NOTE_TABLE, .rank = g->j->rank, .job = g->job, .bytes = g->j->size * RD_PLACE};
+        .kind = RD_NOTE_TABLE, .from = g->j->rank, .job = g->job, .bytes = g->j->size * RD_PLACE};
     uint8_t *bytes = s->count ? rd_alloc(table.bytes) : NULL;
     if (s->count && !bytes)
         return rd_fail(g->err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for %u ranks",
@@ -171,12 +171,12 @@ static ronda_status hand_on(spread *s)
     rd_free(bytes);
     if (!status)
         status = await(s, false);
-    const rd_note ready = {.kind = RD_NOTE_READY, .rank = g->j->rank, .job = g->job};
+    const rd_note ready = {.kind = RD_NOTE_READY, .from = g->j->rank, .job = g->job};
     if (!status && s->up && !rd_session_say(s->up, &ready, NULL, g->until_ns))
         s->go = false; /* why, is heard next */
     if (!status && s->up)
         status = await(s, true);
-    const rd_note go = {.kind = RD_NOTE_GO, .rank = g->j->rank, .job = g->job};
+    const rd_note go = {.kind = RD_NOTE_GO, .from = g->j->rank, .job = g->job};
     return status ? status : tell_branches(s, &go, NULL);
 }
 
