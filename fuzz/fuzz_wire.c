@@ -29,20 +29,6 @@ static void read_place(const uint8_t *bytes, size_t length)
     fuzz_require(memcmp(in, packed, sizeof in) == 0, "a place has one way to be written");
 }
 
-static void read_greeting(const uint8_t *bytes, size_t length)
-{
-    uint8_t in[RD_GREETING], packed[RD_GREETING];
-    rd_greeting g, h;
-    fill(in, sizeof in, bytes, length);
-    if (rd_greeting_unpack(in, &g) != RD_FRAME_OK)
-        return;
-    rd_greeting_pack(&g, packed);
-    fuzz_require(rd_greeting_unpack(packed, &h) == RD_FRAME_OK && h.job == g.job &&
-                     h.rank == g.rank && h.to == g.to && h.size == g.size &&
-                     h.features == g.features && memcmp(h.mac, g.mac, sizeof h.mac) == 0,
-                 "a greeting stays the same");
-}
-
 static void read_head(const uint8_t *bytes, size_t length)
 {
     uint8_t in[RD_HEAD], packed[RD_HEAD];
@@ -91,8 +77,8 @@ static void read_cause(const uint8_t *bytes, size_t length)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
-    static void (*const readers[])(const uint8_t *, size_t) = {read_place, read_greeting, read_head,
-                                                               read_news, read_cause};
+    static void (*const readers[])(const uint8_t *, size_t) = {read_place, read_head, read_news,
+                                                               read_cause};
     if (length)
         readers[bytes[0] % (sizeof readers / sizeof *readers)](bytes + 1, length - 1);
     return 0;

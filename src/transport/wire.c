@@ -4,8 +4,6 @@
 
 #include "base/crc32c.h"
 
-static const uint8_t MAGIC[8] = {'R', 'O', 'N', 'D', 'A', 0x0d, 0x0a, 0x1a};
-
 static void put(uint8_t *to, uint32_t value)
 {
     for (int i = 0; i < 4; i++)
@@ -29,44 +27,6 @@ static void put64(uint8_t *to, uint64_t value)
 static uint64_t get64(const uint8_t *from)
 {
     return get(from) | (uint64_t)get(from + 4) << 32;
-}
-
-enum { AT_GREETING_CRC = 36, AFTER_GREETING_CRC = 40 };
-
-static uint32_t greeting_crc(const uint8_t bytes[RD_GREETING])
-{
-    return rd_crc32c(rd_crc32c(0, bytes, AT_GREETING_CRC), bytes + AFTER_GREETING_CRC,
-                     RD_GREETING - AFTER_GREETING_CRC);
-}
-
-void rd_greeting_pack(const rd_greeting *g, uint8_t bytes[RD_GREETING])
-{
-    memset(bytes, 0, RD_GREETING);
-    memcpy(bytes, MAGIC, sizeof MAGIC);
-    put(bytes + 8, RD_WIRE_VERSION);
-    put(bytes + 12, g->features);
-    put64(bytes + 16, g->job);
-    put(bytes + 24, g->rank);
-    put(bytes + 28, g->to);
-    put(bytes + 32, g->size);
-    memcpy(bytes + 40, g->mac, sizeof g->mac);
-    put(bytes + AT_GREETING_CRC, greeting_crc(bytes));
-}
-
-rd_frame_verdict rd_greeting_unpack(const uint8_t bytes[RD_GREETING], rd_greeting *g)
-{
-    if (memcmp(bytes, MAGIC, sizeof MAGIC) != 0)
-        return RD_FRAME_FOREIGN;
-    *g = (rd_greeting){.version = get(bytes + 8),
-                       .features = get(bytes + 12),
-                       .job = get64(bytes + 16),
-                       .rank = get(bytes + 24),
-                       .to = get(bytes + 28),
-                       .size = get(bytes + 32)};
-    memcpy(g->mac, bytes + 40, sizeof g->mac);
-    if (g->version != RD_WIRE_VERSION || g->features & ~(uint32_t)RD_FEATURES)
-        return RD_FRAME_VERSION;
-    return get(bytes + AT_GREETING_CRC) == greeting_crc(bytes) ? RD_FRAME_OK : RD_FRAME_FOREIGN;
 }
 
 /* A kind in one byte: 1 for the first, 0 for none. */

@@ -12,23 +12,10 @@
 #include "base/names.h"
 #include "transport/place.h"
 
-typedef enum { RD_FRAME_OK, RD_FRAME_FOREIGN, RD_FRAME_VERSION } rd_frame_verdict;
-
 /* --- between ranks that are connected (tcp) --- */
 
-/* Whoever connects says a hello, and whoever was called answers with another; little-endian:
- *
- *     magic 8 | version 4 | features 4 | job 8 | rank 4 | to 4 | size 4 | crc 4 | mac 32
- *
- * crc: CRC32C of all the rest. */
-enum { RD_GREETING = 72 };
-typedef struct {
-    uint32_t version, features, rank, to, size;
-    uint64_t job;
-    uint8_t mac[32];
-} rd_greeting;
-void rd_greeting_pack(const rd_greeting *g, uint8_t bytes[RD_GREETING]);
-rd_frame_verdict rd_greeting_unpack(const uint8_t bytes[RD_GREETING], rd_greeting *g);
+/* Whoever connects sends a greeting, and whoever was called an answer (base/handshake.h): heads without a body. */
+enum { RD_GREETING = RD_NOTE_HEAD };
 
 /* After that there are parcels, each a head and so many bytes:
  *
