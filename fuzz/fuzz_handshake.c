@@ -17,34 +17,35 @@ static void read_frame(const uint8_t *bytes, size_t length)
     static const uint8_t a[RD_NONCE] = {1}, b[RD_NONCE] = {2};
     const rd_seal seal = {.key = "key", .sender = a, .receiver = b};
     const rd_seal back = {.key = "key", .sender = b, .receiver = a};
-    uint8_t head[RD_NOTE_HEAD] = {0}, packed[RD_NOTE_HEAD], body[MOST] = {0};
-    char text[RD_NOTE_BODY + 1];
-    rd_note n, m;
+    uint8_t head[RD_FRAME_HEAD] = {0}, packed[RD_FRAME_HEAD], body[MOST] = {0};
+    char text[RD_FRAME_BODY + 1];
+    rd_frame n, m;
     memcpy(head, bytes, length < sizeof head ? length : sizeof head);
     const size_t rest = length > sizeof head ? length - sizeof head : 0;
     if (rest)
         memcpy(body, bytes + sizeof head, rest < sizeof body ? rest : sizeof body);
-    const rd_note_verdict verdict = rd_note_unpack(head, &n);
-    for (size_t have = 1; have <= sizeof head && verdict == RD_NOTE_OK; have++)
-        fuzz_require(rd_note_begins(head, have, &m) == RD_NOTE_OK, "a frame begins as one");
-    if (verdict != RD_NOTE_OK || n.bytes > sizeof body)
+    const rd_frame_verdict verdict = rd_frame_unpack(head, &n);
+    for (size_t have = 1; have <= sizeof head && verdict == RD_FRAME_OK; have++)
+        fuzz_require(rd_frame_begins(head, have, &m) == RD_FRAME_OK, "a frame begins as one");
+    if (verdict != RD_FRAME_OK || n.bytes > sizeof body)
         return;
-    fuzz_require(n.kind == RD_NOTE_TABLE || n.bytes <= RD_NOTE_BODY, "a body has bounds");
-    rd_note_pack(&n, packed);
+    fuzz_require(n.kind == RD_FRAME_TABLE || n.bytes <= RD_FRAME_BODY, "a body has bounds");
+    rd_frame_pack(&n, packed);
     fuzz_require(memcmp(head, packed, sizeof head) == 0, "a head has one way to be written");
-    fuzz_require(!rd_note_is_sealed(&seal, head, body), "nobody makes a mac without the key");
-    rd_note_text(body, n.bytes, text);
-    fuzz_require(strlen(text) <= RD_NOTE_BODY && fuzz_is_one_line(text), "a text can be shown");
-    fuzz_require(rd_note_seal(&seal, &n, body, packed) && rd_note_is_sealed(&seal, packed, body) &&
-                     !rd_note_is_sealed(&back, packed, body),
+    fuzz_require(!rd_frame_is_sealed(&seal, head, body), "nobody makes a mac without the key");
+    rd_frame_text(body, n.bytes, text);
+    fuzz_require(strlen(text) <= RD_FRAME_BODY && fuzz_is_one_line(text), "a text can be shown");
+    fuzz_require(rd_frame_seal(&seal, &n, body, packed) &&
+                     rd_frame_is_sealed(&seal, packed, body) &&
+                     !rd_frame_is_sealed(&back, packed, body),
                  "who speaks is known");
     const size_t bit = (head[56] | (size_t)head[57] << 8) % (8 * (sizeof packed + n.bytes));
     if (bit / 8 < sizeof packed)
         packed[bit / 8] ^= (uint8_t)(1 << bit % 8);
     else
         body[bit / 8 - sizeof packed] ^= (uint8_t)(1 << bit % 8);
-    fuzz_require(rd_note_unpack(packed, &m) != RD_NOTE_OK || m.bytes != n.bytes ||
-                     !rd_note_is_sealed(&seal, packed, body),
+    fuzz_require(rd_frame_unpack(packed, &m) != RD_FRAME_OK || m.bytes != n.bytes ||
+                     !rd_frame_is_sealed(&seal, packed, body),
                  "a changed frame is not taken");
 }
 
@@ -60,18 +61,18 @@ static void hear_unproven(const uint8_t *bytes, size_t length)
 {
     static uint8_t table[TABLE];
     int ends[2];
-    rd_note n;
+    rd_frame n;
     rd_session s = rd_session_open(speak(ends), length && bytes[0] & 1, "key", SIZE);
     s.table = table;
     s.table_bytes = sizeof table;
     if (length > 1)
         fuzz_require(send(ends[1], bytes + 1, length - 1, MSG_NOSIGNAL) > 0, "it can be sent");
     shutdown(ends[1], SHUT_WR);
-    for (rd_heard heard; (heard = rd_session_hear(&s, &n)) != RD_HEARD_END;) {
-        fuzz_require(heard != RD_HEARD_PART, "what has ended is no part");
-        if (heard != RD_HEARD_NOTE)
+    for (rd_received heard; (heard = rd_session_receive(&s, &n)) != RD_RECEIVED_END;) {
+        fuzz_require(heard != RD_RECEIVED_PART, "what has ended is no part");
+        if (heard != RD_RECEIVED_FRAME)
             break;
-        fuzz_require(n.kind == RD_NOTE_REJECT || n.kind == RD_NOTE_SOCKET, "nothing is proved");
+        fuzz_require(n.kind == RD_FRAME_REJECT || n.kind == RD_FRAME_SOCKET, "nothing is proved");
     }
     fuzz_require(!s.proven, "nobody proves what it does not know");
     rd_session_close(&s);
@@ -87,25 +88,25 @@ static void hear_sealed(const uint8_t *bytes, size_t length)
     rd_session hears = rd_session_open(ends[1], false, NULL, SIZE);
     hears.table = table;
     hears.table_bytes = sizeof table;
-    while (length >= RD_NOTE_HEAD) {
-        uint8_t body[RD_NOTE_BODY] = {0};
-        rd_note n, got;
-        const rd_note_verdict verdict = rd_note_unpack(bytes, &n);
-        bytes += RD_NOTE_HEAD, length -= RD_NOTE_HEAD;
-        if (verdict != RD_NOTE_OK || n.bytes > sizeof body)
+    while (length >= RD_FRAME_HEAD) {
+        uint8_t body[RD_FRAME_BODY] = {0};
+        rd_frame n, got;
+        const rd_frame_verdict verdict = rd_frame_unpack(bytes, &n);
+        bytes += RD_FRAME_HEAD, length -= RD_FRAME_HEAD;
+        if (verdict != RD_FRAME_OK || n.bytes > sizeof body)
             break;
         memcpy(body, bytes, n.bytes < length ? n.bytes : length);
         bytes += n.bytes < length ? n.bytes : length;
         length -= n.bytes < length ? n.bytes : length;
         const bool proven = says.proven = hears.proven;
-        if (n.kind == RD_NOTE_HELLO)
+        if (n.kind == RD_FRAME_HELLO)
             memcpy(says.nonces[0], body, RD_NONCE);
-        fuzz_require(rd_session_say(&says, &n, body, UINT64_MAX), "it can be said");
-        const rd_heard heard = rd_session_hear(&hears, &got);
-        fuzz_require(heard == RD_HEARD_NOTE || heard == RD_HEARD_FOREIGN ||
-                         (n.kind == RD_NOTE_HELLO && heard == RD_HEARD_FORGED),
+        fuzz_require(rd_session_send(&says, &n, body, UINT64_MAX), "it can be said");
+        const rd_received heard = rd_session_receive(&hears, &got);
+        fuzz_require(heard == RD_RECEIVED_FRAME || heard == RD_RECEIVED_FOREIGN ||
+                         (n.kind == RD_FRAME_HELLO && heard == RD_RECEIVED_FORGED),
                      "what is sealed is heard");
-        if (heard != RD_HEARD_NOTE)
+        if (heard != RD_RECEIVED_FRAME)
             break;
         fuzz_require(got.kind == n.kind && got.bytes == n.bytes && got.from == n.from &&
                          (got.size == SIZE) == proven,

@@ -98,13 +98,13 @@ static void dial(scene *s, uint32_t line, uint32_t rank)
     fuzz_require(fd >= 0 && connect(fd, (const struct sockaddr *)&s->name, s->name_length) == 0,
                  "there is a line");
     static const uint8_t none[RD_NONCE];
-    rd_note greeting = {.kind = RD_NOTE_GREETING,
-                        .features = s->checked ? RD_FEATURE_CHECKSUM : 0,
-                        .from = rank,
-                        .size = SIZE,
-                        .job = JOB,
-                        .counter = ++s->greetings};
-    rd_note_seal(&(rd_seal){.sender = none, .receiver = none}, &greeting, NULL, packed);
+    rd_frame greeting = {.kind = RD_FRAME_GREETING,
+                         .features = s->checked ? RD_FEATURE_CHECKSUM : 0,
+                         .from = rank,
+                         .size = SIZE,
+                         .job = JOB,
+                         .counter = ++s->greetings};
+    rd_frame_seal(&(rd_seal){.sender = none, .receiver = none}, &greeting, NULL, packed);
     s->lines[line] = fd;
     say(s, line, packed, sizeof packed);
     pump(s); /* the greeting, and the one before perhaps only let it in */

@@ -2,7 +2,7 @@
  *
  *     seeds DIRECTORY          writes DIRECTORY/handshake/..., DIRECTORY/wire/..., DIRECTORY/stream/...
  *
- * Lists of hosts and meeting files are texts, and stand in the corpus as they are. */
+ * Lists of hosts and address files are texts, and stand in the corpus as they are. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,12 +46,12 @@ static void handshake(void)
 {
     static const uint8_t a[RD_NONCE] = {1}, none[RD_NONCE];
     char name[40];
-    uint8_t head[RD_NOTE_HEAD], body[RD_NOTE_BODY] = "because.";
-    for (uint32_t kind = RD_NOTE_HELLO; kind <= RD_LAST_NOTE; kind++) {
-        const bool nonce = kind <= RD_NOTE_CHALLENGE, told = kind == RD_NOTE_SOCKET;
-        rd_note n = {.kind = kind, .from = 2, .size = 3, .number = 1, .job = 77, .counter = 0};
-        n.bytes = nonce ? RD_NONCE : told || kind == RD_NOTE_REJECT ? 8 : 0;
-        rd_note_seal(
+    uint8_t head[RD_FRAME_HEAD], body[RD_FRAME_BODY] = "because.";
+    for (uint32_t kind = RD_FRAME_HELLO; kind <= RD_LAST_FRAME; kind++) {
+        const bool nonce = kind <= RD_FRAME_CHALLENGE, told = kind == RD_FRAME_SOCKET;
+        rd_frame n = {.kind = kind, .from = 2, .size = 3, .number = 1, .job = 77, .counter = 0};
+        n.bytes = nonce ? RD_NONCE : told || kind == RD_FRAME_REJECT ? 8 : 0;
+        rd_frame_seal(
             &(rd_seal){.key = nonce ? "key" : NULL, .sender = nonce ? a : none, .receiver = none},
             &n, body, head);
         for (uint8_t reader = 0; reader < 3; reader++) {
@@ -69,9 +69,9 @@ static void handshake(void)
         }
     }
     begin(2); /* a whole conversation */
-    for (uint32_t kind = RD_NOTE_HELLO; kind <= RD_NOTE_GO; kind++) {
-        const rd_note n = {.kind = kind, .bytes = kind <= RD_NOTE_CHALLENGE ? RD_NONCE : 0};
-        rd_note_pack(&n, head);
+    for (uint32_t kind = RD_FRAME_HELLO; kind <= RD_FRAME_GO; kind++) {
+        const rd_frame n = {.kind = kind, .bytes = kind <= RD_FRAME_CHALLENGE ? RD_NONCE : 0};
+        rd_frame_pack(&n, head);
         add(head, sizeof head);
         add(a, n.bytes);
     }

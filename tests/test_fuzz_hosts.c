@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "comm/meeting.h"
+#include "comm/address_file.h"
 #include "harness.h"
 #include "mangle.h"
 #include "transport/wire.h"
@@ -103,7 +103,7 @@ TEST(mangled_places_have_one_way_to_be_written)
 
 /* --- the file --- */
 
-TEST(mangled_meetings)
+TEST(mangled_address_files)
 {
     static const char *const texts[] = {
         "ronda 1\njob 0123456789abcdef\nhost fedcba9876543210\nport 40123\nat 10.0.0.1\nat fd00::2\nend\n",
@@ -112,8 +112,8 @@ TEST(mangled_meetings)
     uint32_t taken = 0;
     for (uint32_t i = 0; i < rounds(300000) && !test_failed(); i++) {
         char *text = mangled_text(&r, texts);
-        rd_meeting m = {0};
-        if (rd_meeting_parse(text, &m)) {
+        rd_address_file m = {0};
+        if (rd_address_file_parse(text, &m)) {
             taken++;
             CHECK(m.job && m.port && m.count >= 1 && m.count <= RD_ADDRESSES, "%s", text);
             for (uint32_t k = 0; k < m.count; k++) {
@@ -135,18 +135,19 @@ TEST(a_meeting_comes_out_of_its_file)
     snprintf(path, sizeof path, "/tmp/ronda-test-meeting-%d", (int)getpid());
     for (int i = 0; i < 200 && !test_failed(); i++) {
         const rd_place p = draw_place(&r);
-        rd_meeting m = {.job = p.host | 1, .host = p.host, .port = p.port, .count = p.count}, back;
+        rd_address_file m = {.job = p.host | 1, .host = p.host, .port = p.port, .count = p.count},
+                        back;
         const char *why = "";
         rd_written w = {0};
         memcpy(m.at, p.at, sizeof m.at);
-        CHECK(!rd_meeting_write(path, &m, &w, &err), "%s", err.message);
-        CHECK(!rd_meeting_read(path, &back, &why, &err) && back.job == m.job &&
+        CHECK(!rd_address_file_write(path, &m, &w, &err), "%s", err.message);
+        CHECK(!rd_address_file_read(path, &back, &why, &err) && back.job == m.job &&
                   back.host == m.host && back.port == m.port && back.count == m.count,
               "%s", why);
         for (uint32_t k = 0; k < m.count; k++) /* mapped ones become what they map */
             CHECK(back.at[k].family == m.at[k].family, "address %u", k);
         if (i % 2) /* the next one writes over it */
-            rd_meeting_remove(&w);
+            rd_address_file_remove(&w);
         else if (i == 198)
             unlink(path);
     }

@@ -203,36 +203,36 @@ TEST(greetings_are_for_one_rank_one_job_and_one_time)
         uint32_t sender, receiver; /* whose nonces are used */
         bool good;
     } cases[] = {
-        {"another key", RD_NOTE_GREETING, 2, 1, SIZE, JOB, 3, "another", 2, 1, false},
-        {"no key", RD_NOTE_GREETING, 2, 1, SIZE, JOB, 3, NULL, 2, 1, false},
-        {"another nonce of its own", RD_NOTE_GREETING, 2, 1, SIZE, JOB, 3, KEY, 0, 1, false},
-        {"another nonce of rank 1", RD_NOTE_GREETING, 2, 1, SIZE, JOB, 3, KEY, 2, 0, false},
-        {"swapped nonces", RD_NOTE_GREETING, 2, 1, SIZE, JOB, 3, KEY, 1, 2, false},
-        {"an answer", RD_NOTE_ANSWER, 2, 1, SIZE, JOB, 3, KEY, 2, 1, false},
-        {"from rank 1 to rank 2", RD_NOTE_GREETING, 1, 2, SIZE, JOB, 3, KEY, 1, 2, false},
-        {"from rank 1 to itself", RD_NOTE_GREETING, 1, 1, SIZE, JOB, 3, KEY, 1, 1, false},
-        {"to rank 0", RD_NOTE_GREETING, 2, 0, SIZE, JOB, 3, KEY, 2, 0, false},
-        {"of a larger world", RD_NOTE_GREETING, 2, 1, SIZE + 1, JOB, 3, KEY, 2, 1, false},
-        {"of another job", RD_NOTE_GREETING, 2, 1, SIZE, JOB + 1, 3, KEY, 2, 1, false},
-        {"without a counter", RD_NOTE_GREETING, 2, 1, SIZE, JOB, 0, KEY, 2, 1, false},
-        {"the right one", RD_NOTE_GREETING, 2, 1, SIZE, JOB, 3, KEY, 2, 1, true},
-        {"the same again", RD_NOTE_GREETING, 2, 1, SIZE, JOB, 3, KEY, 2, 1, false},
-        {"an older one", RD_NOTE_GREETING, 2, 1, SIZE, JOB, 2, KEY, 2, 1, false},
+        {"another key", RD_FRAME_GREETING, 2, 1, SIZE, JOB, 3, "another", 2, 1, false},
+        {"no key", RD_FRAME_GREETING, 2, 1, SIZE, JOB, 3, NULL, 2, 1, false},
+        {"another nonce of its own", RD_FRAME_GREETING, 2, 1, SIZE, JOB, 3, KEY, 0, 1, false},
+        {"another nonce of rank 1", RD_FRAME_GREETING, 2, 1, SIZE, JOB, 3, KEY, 2, 0, false},
+        {"swapped nonces", RD_FRAME_GREETING, 2, 1, SIZE, JOB, 3, KEY, 1, 2, false},
+        {"an answer", RD_FRAME_ANSWER, 2, 1, SIZE, JOB, 3, KEY, 2, 1, false},
+        {"from rank 1 to rank 2", RD_FRAME_GREETING, 1, 2, SIZE, JOB, 3, KEY, 1, 2, false},
+        {"from rank 1 to itself", RD_FRAME_GREETING, 1, 1, SIZE, JOB, 3, KEY, 1, 1, false},
+        {"to rank 0", RD_FRAME_GREETING, 2, 0, SIZE, JOB, 3, KEY, 2, 0, false},
+        {"of a larger world", RD_FRAME_GREETING, 2, 1, SIZE + 1, JOB, 3, KEY, 2, 1, false},
+        {"of another job", RD_FRAME_GREETING, 2, 1, SIZE, JOB + 1, 3, KEY, 2, 1, false},
+        {"without a counter", RD_FRAME_GREETING, 2, 1, SIZE, JOB, 0, KEY, 2, 1, false},
+        {"the right one", RD_FRAME_GREETING, 2, 1, SIZE, JOB, 3, KEY, 2, 1, true},
+        {"the same again", RD_FRAME_GREETING, 2, 1, SIZE, JOB, 3, KEY, 2, 1, false},
+        {"an older one", RD_FRAME_GREETING, 2, 1, SIZE, JOB, 2, KEY, 2, 1, false},
     };
     world w;
     if (!open_world(&w))
         return;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint8_t bytes[RD_GREETING];
-        rd_note note = {.kind = cases[i].kind,
-                        .from = cases[i].from,
-                        .to = cases[i].to,
-                        .size = cases[i].size,
-                        .job = cases[i].job,
-                        .counter = cases[i].counter};
+        rd_frame note = {.kind = cases[i].kind,
+                         .from = cases[i].from,
+                         .to = cases[i].to,
+                         .size = cases[i].size,
+                         .job = cases[i].job,
+                         .counter = cases[i].counter};
         const rd_seal seal = {cases[i].key, w.places[cases[i].sender].nonce,
                               w.places[cases[i].receiver].nonce};
-        CHECK(rd_note_seal(&seal, &note, NULL, bytes), "it cannot be sealed");
+        CHECK(rd_frame_seal(&seal, &note, NULL, bytes), "it cannot be sealed");
         CHECK(is_refused(&w, bytes, sizeof bytes) != cases[i].good, "%s", cases[i].what);
     }
     close_world(&w);

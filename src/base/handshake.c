@@ -21,11 +21,11 @@ enum {
     AT_COUNTER = 48,
     AT_MAC = 56
 };
-_Static_assert(AT_MAC + RD_MAC == RD_NOTE_HEAD, "a head is its fields");
+_Static_assert(AT_MAC + RD_MAC == RD_FRAME_HEAD, "a head is its fields");
 
 /* --- heads --- */
 
-void rd_note_pack(const rd_note *n, uint8_t head[RD_NOTE_HEAD])
+void rd_frame_pack(const rd_frame *n, uint8_t head[RD_FRAME_HEAD])
 {
     memcpy(head, MAGIC, sizeof MAGIC);
     rd_put32(head + AT_VERSION, RD_WIRE_VERSION);
@@ -41,42 +41,42 @@ void rd_note_pack(const rd_note *n, uint8_t head[RD_NOTE_HEAD])
     memcpy(head + AT_MAC, n->mac, sizeof n->mac);
 }
 
-static bool body_fits(const rd_note *n)
+static bool body_fits(const rd_frame *n)
 {
     switch (n->kind) {
-    case RD_NOTE_HELLO:
-    case RD_NOTE_CHALLENGE:
+    case RD_FRAME_HELLO:
+    case RD_FRAME_CHALLENGE:
         return n->bytes == RD_NONCE;
-    case RD_NOTE_TABLE:
+    case RD_FRAME_TABLE:
         return true;
-    case RD_NOTE_WELCOME:
-    case RD_NOTE_PLACE:
-    case RD_NOTE_REJECT:
-    case RD_NOTE_SOCKET:
-        return n->bytes <= RD_NOTE_BODY;
+    case RD_FRAME_WELCOME:
+    case RD_FRAME_PLACE:
+    case RD_FRAME_REJECT:
+    case RD_FRAME_SOCKET:
+        return n->bytes <= RD_FRAME_BODY;
     default:
         return n->bytes == 0;
     }
 }
 
-rd_note_verdict rd_note_begins(const uint8_t *head, size_t have, rd_note *n)
+rd_frame_verdict rd_frame_begins(const uint8_t *head, size_t have, rd_frame *n)
 {
     if (memcmp(head, MAGIC, have < sizeof MAGIC ? have : sizeof MAGIC) != 0)
-        return RD_NOTE_FOREIGN;
+        return RD_FRAME_FOREIGN;
     if (have < AT_KIND)
-        return RD_NOTE_OK;
-    *n = (rd_note){.version = rd_get32(head + AT_VERSION)};
-    return n->version == RD_WIRE_VERSION ? RD_NOTE_OK : RD_NOTE_VERSION;
+        return RD_FRAME_OK;
+    *n = (rd_frame){.version = rd_get32(head + AT_VERSION)};
+    return n->version == RD_WIRE_VERSION ? RD_FRAME_OK : RD_FRAME_VERSION;
 }
 
-rd_note_verdict rd_note_unpack(const uint8_t head[RD_NOTE_HEAD], rd_note *n)
+rd_frame_verdict rd_frame_unpack(const uint8_t head[RD_FRAME_HEAD], rd_frame *n)
 {
-    const rd_note_verdict verdict = rd_note_begins(head, RD_NOTE_HEAD, n);
+    const rd_frame_verdict verdict = rd_frame_begins(head, RD_FRAME_HEAD, n);
     if (verdict)
         return verdict;
     n->features = rd_get32(head + AT_FEATURES);
     if (n->features & ~(uint32_t)RD_FEATURES)
-        return RD_NOTE_VERSION;
+        return RD_FRAME_VERSION;
     n->kind = rd_get32(head + AT_KIND);
     n->from = rd_get32(head + AT_FROM);
     n->to = rd_get32(head + AT_TO);
@@ -86,13 +86,13 @@ rd_note_verdict rd_note_unpack(const uint8_t head[RD_NOTE_HEAD], rd_note *n)
     n->job = rd_get64(head + AT_JOB);
     n->counter = rd_get64(head + AT_COUNTER);
     memcpy(n->mac, head + AT_MAC, sizeof n->mac);
-    return n->kind >= RD_NOTE_HELLO && n->kind <= RD_LAST_NOTE && body_fits(n) ? RD_NOTE_OK
-                                                                               : RD_NOTE_FOREIGN;
+    return n->kind >= RD_FRAME_HELLO && n->kind <= RD_LAST_FRAME && body_fits(n) ? RD_FRAME_OK
+                                                                                 : RD_FRAME_FOREIGN;
 }
 
-void rd_note_text(const uint8_t *body, uint32_t bytes, char text[RD_NOTE_BODY + 1])
+void rd_frame_text(const uint8_t *body, uint32_t bytes, char text[RD_FRAME_BODY + 1])
 {
-    const uint32_t length = bytes < RD_NOTE_BODY ? bytes : RD_NOTE_BODY;
+    const uint32_t length = bytes < RD_FRAME_BODY ? bytes : RD_FRAME_BODY;
     for (uint32_t i = 0; i < length; i++)
         text[i] = body[i] < ' ' || body[i] > '~' ? '?' : (char)body[i];
     text[length] = 0;
@@ -110,13 +110,13 @@ static void hash_of(const char *key, const uint8_t *text, size_t bytes, uint8_t 
     rd_put64(out, rd_hash(hash, text, bytes));
 }
 
-static bool mac_of(const rd_seal *s, const uint8_t head[RD_NOTE_HEAD], const void *body,
+static bool mac_of(const rd_seal *s, const uint8_t head[RD_FRAME_HEAD], const void *body,
                    uint8_t out[RD_MAC])
 {
-    enum { BEFORE = 2 * RD_NONCE + RD_NOTE_HEAD };
+    enum { BEFORE = 2 * RD_NONCE + RD_FRAME_HEAD };
     const uint32_t bytes = rd_get32(head + AT_BYTES);
     const size_t all = BEFORE + (size_t)bytes;
-    uint8_t small[BEFORE + RD_NOTE_BODY];
+    uint8_t small[BEFORE + RD_FRAME_BODY];
     uint8_t *text = all > sizeof small ? rd_alloc(all) : small;
     bool made = true;
     if (!text)
@@ -136,16 +136,16 @@ static bool mac_of(const rd_seal *s, const uint8_t head[RD_NOTE_HEAD], const voi
     return made;
 }
 
-bool rd_note_seal(const rd_seal *s, rd_note *n, const void *body, uint8_t head[RD_NOTE_HEAD])
+bool rd_frame_seal(const rd_seal *s, rd_frame *n, const void *body, uint8_t head[RD_FRAME_HEAD])
 {
-    rd_note_pack(n, head);
+    rd_frame_pack(n, head);
     if (!mac_of(s, head, body, n->mac))
         return false;
     memcpy(head + AT_MAC, n->mac, RD_MAC);
     return true;
 }
 
-bool rd_note_is_sealed(const rd_seal *s, const uint8_t head[RD_NOTE_HEAD], const void *body)
+bool rd_frame_is_sealed(const rd_seal *s, const uint8_t head[RD_FRAME_HEAD], const void *body)
 {
     uint8_t expected[RD_MAC];
     return mac_of(s, head, body, expected) && rd_mac_equal(expected, head + AT_MAC);

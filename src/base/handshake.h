@@ -1,6 +1,6 @@
 /* handshake.h: how the two ends of a connection prove to each other that they know the job's key.
  *
- * One construction for unix sockets, the rendezvous and data connections.  A frame is a head of RD_NOTE_HEAD bytes
+ * One construction for unix sockets, the rendezvous and data connections.  A frame is a head of RD_FRAME_HEAD bytes
  * and a body, little-endian:
  *
  *     magic 8 | version 4 | kind 4 | features 4 | from 4 | to 4 | size 4 | number 4 | bytes 4 |
@@ -45,30 +45,30 @@
 
 enum {
     RD_WIRE_VERSION = 3,
-    RD_NOTE_HEAD = 88,
-    RD_NOTE_BODY = 480 /* the longest, apart from tables */
+    RD_FRAME_HEAD = 88,
+    RD_FRAME_BODY = 480 /* the longest, apart from tables */
 };
 
 /* Bits of what the other side must know, besides the version; whoever sets one that is not here is refused. */
 enum { RD_FEATURE_CHECKSUM = 1, RD_FEATURES = RD_FEATURE_CHECKSUM };
 
 enum {
-    RD_NOTE_HELLO = 1, /* number: an rd_way; the caller's nonce */
-    RD_NOTE_CHALLENGE, /* the nonce of whom was called, which proves the key */
-    RD_NOTE_PROOF, /* from: who calls, to: whom; size; job, or 0.  Unix sockets: with its doorbell */
-    RD_NOTE_WELCOME, /* job; between hosts: the place of whom was called */
-    RD_NOTE_REJECT, /* text: why; number: status; to: whom it is about.  Before a proof: number is an rd_refusal */
-    RD_NOTE_SOCKET, /* text: the unix socket where to say hello; proves nothing */
-    RD_NOTE_PLACE,  /* the place of who calls */
-    RD_NOTE_NOTED,  /* number: 1: stay, 0: hang up and wait to be called */
-    RD_NOTE_TABLE,  /* all places */
-    RD_NOTE_PEER,   /* from: a rank, number: its pid; with its doorbell */
-    RD_NOTE_START,  /* with the memory */
-    RD_NOTE_READY,
-    RD_NOTE_GO,
-    RD_NOTE_GREETING, /* of a data connection, from who connects */
-    RD_NOTE_ANSWER,   /* and from who accepts */
-    RD_LAST_NOTE = RD_NOTE_ANSWER
+    RD_FRAME_HELLO = 1, /* number: an rd_way; the caller's nonce */
+    RD_FRAME_CHALLENGE, /* the nonce of whom was called, which proves the key */
+    RD_FRAME_PROOF, /* from: who calls, to: whom; size; job, or 0.  Unix sockets: with its doorbell */
+    RD_FRAME_WELCOME, /* job; between hosts: the place of whom was called */
+    RD_FRAME_REJECT, /* text: why; number: status; to: whom it is about.  Before a proof: number is an rd_refusal */
+    RD_FRAME_SOCKET, /* text: the unix socket where to say hello; proves nothing */
+    RD_FRAME_PLACE,  /* the place of who calls */
+    RD_FRAME_NOTED,  /* number: 1: stay, 0: hang up and wait to be called */
+    RD_FRAME_TABLE,  /* all places */
+    RD_FRAME_PEER,   /* from: a rank, number: its pid; with its doorbell */
+    RD_FRAME_START,  /* with the memory */
+    RD_FRAME_READY,
+    RD_FRAME_GO,
+    RD_FRAME_GREETING, /* of a data connection, from who connects */
+    RD_FRAME_ANSWER,   /* and from who accepts */
+    RD_LAST_FRAME = RD_FRAME_ANSWER
 };
 
 /* In a hello: how ranks know each other. */
@@ -98,18 +98,18 @@ typedef struct {
     uint32_t bytes; /* of the body */
     uint64_t job, counter;
     uint8_t mac[RD_MAC];
-} rd_note;
+} rd_frame;
 
 /* FOREIGN: not ronda's; VERSION: of another version, only the version is filled in */
-typedef enum { RD_NOTE_OK, RD_NOTE_FOREIGN, RD_NOTE_VERSION } rd_note_verdict;
+typedef enum { RD_FRAME_OK, RD_FRAME_FOREIGN, RD_FRAME_VERSION } rd_frame_verdict;
 
-void rd_note_pack(const rd_note *note, uint8_t head[RD_NOTE_HEAD]);
-/* A body of more than RD_NOTE_BODY bytes is a table's, whose length the caller has to check. */
-rd_note_verdict rd_note_unpack(const uint8_t head[RD_NOTE_HEAD], rd_note *note);
+void rd_frame_pack(const rd_frame *frame, uint8_t head[RD_FRAME_HEAD]);
+/* A body of more than RD_FRAME_BODY bytes is a table's, whose length the caller has to check. */
+rd_frame_verdict rd_frame_unpack(const uint8_t head[RD_FRAME_HEAD], rd_frame *frame);
 /* The same of the first bytes of a head; OK: it can become one */
-rd_note_verdict rd_note_begins(const uint8_t *head, size_t have, rd_note *note);
+rd_frame_verdict rd_frame_begins(const uint8_t *head, size_t have, rd_frame *frame);
 /* The text of a body, for people: ends with a zero, and is one line. */
-void rd_note_text(const uint8_t *body, uint32_t bytes, char text[RD_NOTE_BODY + 1]);
+void rd_frame_text(const uint8_t *body, uint32_t bytes, char text[RD_FRAME_BODY + 1]);
 
 typedef struct {
     const char *key;                  /* NULL: a hash instead of a mac */
@@ -117,8 +117,9 @@ typedef struct {
 } rd_seal;
 
 /* Sets the mac and packs the head.  false: no memory, or libcrypto fails */
-bool rd_note_seal(const rd_seal *seal, rd_note *note, const void *body, uint8_t head[RD_NOTE_HEAD]);
+bool rd_frame_seal(const rd_seal *seal, rd_frame *frame, const void *body,
+                   uint8_t head[RD_FRAME_HEAD]);
 /* Whether a head, as it came, and its body were sealed so.  In a time that tells nothing of the mac */
-bool rd_note_is_sealed(const rd_seal *seal, const uint8_t head[RD_NOTE_HEAD], const void *body);
+bool rd_frame_is_sealed(const rd_seal *seal, const uint8_t head[RD_FRAME_HEAD], const void *body);
 
 #endif

@@ -70,7 +70,7 @@ static ronda_status connect_until(const joining *g, const rd_address *a, int *fd
     }
 }
 
-ronda_status rd_rank_0_is_mute(const rd_joining *j, rd_error *err)
+ronda_status rd_rank_0_did_not_answer(const rd_joining *j, rd_error *err)
 {
     char place[280];
     rd_address_text(&j->address, place, sizeof place);
@@ -86,41 +86,41 @@ static ronda_status left(joining *g)
                    own_name(g), rd_join_name(g->j, 0));
 }
 
-static ronda_status refused(const joining *g, const rd_note *note)
+static ronda_status refused(const joining *g, const rd_frame *frame)
 {
-    char text[RD_NOTE_BODY + 1], caller[32];
+    char text[RD_FRAME_BODY + 1], caller[32];
     snprintf(caller, sizeof caller, "rank %u", own_name(g));
     const ronda_status status =
         g->session.proven ? RONDA_OK
-                          : rd_refusal_text(note->number, rd_join_name(g->j, 0), caller, text);
+                          : rd_refusal_text(frame->number, rd_join_name(g->j, 0), caller, text);
     if (status)
         return rd_fail(g->err, status, 0, "%s", text);
-    rd_session_rejected(&g->session, note, g->err);
+    rd_session_rejected(&g->session, frame, g->err);
     snprintf(text, sizeof text, "%s", g->err->message);
     return rd_fail(g->err, g->err->status, g->err->peer, "%s: %s", caller, text);
 }
 
 /* What was heard, which must be a frame of this kind; a rejection is the error. */
-static ronda_status judge(joining *g, rd_heard heard, uint32_t kind, const rd_note *note)
+static ronda_status judge(joining *g, rd_received received, uint32_t kind, const rd_frame *frame)
 {
-    if (heard == RD_HEARD_NOTE && note->kind == kind)
+    if (received == RD_RECEIVED_FRAME && frame->kind == kind)
         return RONDA_OK;
-    if (heard == RD_HEARD_NOTE && note->kind == RD_NOTE_REJECT)
-        return refused(g, note);
-    switch (heard) {
-    case RD_HEARD_PART:
-        return rd_rank_0_is_mute(g->j, g->err);
-    case RD_HEARD_END:
+    if (received == RD_RECEIVED_FRAME && frame->kind == RD_FRAME_REJECT)
+        return refused(g, frame);
+    switch (received) {
+    case RD_RECEIVED_PART:
+        return rd_rank_0_did_not_answer(g->j, g->err);
+    case RD_RECEIVED_END:
         return left(g);
-    case RD_HEARD_VERSION:
+    case RD_RECEIVED_VERSION:
         return rd_fail(g->err, RONDA_EUNSUPPORTED, 0,
                        "rank %u: rank %u speaks version %u, this is version %d", own_name(g),
-                       rd_join_name(g->j, 0), note->version, RD_WIRE_VERSION);
-    case RD_HEARD_FORGED:
+                       rd_join_name(g->j, 0), frame->version, RD_WIRE_VERSION);
+    case RD_RECEIVED_FORGED:
         return rd_fail(g->err, RONDA_EPEER, 0,
                        "rank %u: what answers at rank %u's address does not know the job's key",
                        own_name(g), rd_join_name(g->j, 0));
-    case RD_HEARD_UNABLE:
+    case RD_RECEIVED_UNABLE:
         return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY,
                        "rank %u: no random numbers, or libcrypto does not prove the job's key",
                        own_name(g));
@@ -131,29 +131,29 @@ static ronda_status judge(joining *g, rd_heard heard, uint32_t kind, const rd_no
     }
 }
 
-static ronda_status expect(joining *g, uint32_t kind, rd_note *note)
+static ronda_status expect(joining *g, uint32_t kind, rd_frame *frame)
 {
-    const rd_heard heard = rd_session_await(&g->session, g->until_ns, note);
+    const rd_received received = rd_session_await(&g->session, g->until_ns, frame);
     if (g->session.cut && g->session.passed < 0)
         return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY,
                        "rank %u cannot take the descriptors of %u ranks: %s", own_name(g),
                        g->j->size, strerror(EMFILE));
-    return judge(g, heard, kind, note);
+    return judge(g, received, kind, frame);
 }
 
 static ronda_status greet(joining *g, int doorbell)
 {
-    const rd_note proof = {.kind = RD_NOTE_PROOF, .from = g->j->rank};
-    rd_note welcome;
+    const rd_frame proof = {.kind = RD_FRAME_PROOF, .from = g->j->rank};
+    rd_frame welcome;
     uint32_t user;
     int32_t pid;
     if (!rd_socket_peer(g->session.fd, &user, &pid) || user != geteuid())
         return rd_fail(g->err, RONDA_EPEER, 0,
                        "rank %u: rank %u's socket belongs to another user (%u)", own_name(g),
                        rd_join_name(g->j, 0), user);
-    const rd_heard heard = rd_session_greet(&g->session, rd_join_way(g->j->key), &proof, doorbell,
-                                            g->until_ns, &welcome);
-    return judge(g, heard, RD_NOTE_WELCOME, &welcome);
+    const rd_received received = rd_session_greet(&g->session, rd_join_way(g->j->key), &proof,
+                                                  doorbell, g->until_ns, &welcome);
+    return judge(g, received, RD_FRAME_WELCOME, &welcome);
 }
 
 static void open_session(joining *g, int fd)
@@ -182,13 +182,13 @@ static ronda_status greet_until(joining *g, int doorbell)
 /* Everybody's doorbell and pid, then the memory. */
 static ronda_status receive_world(joining *g, rd_shm_parts *parts)
 {
-    rd_note note;
+    rd_frame frame;
     for (uint32_t r = 0; r < g->j->size; r++) {
-        const ronda_status status = expect(g, RD_NOTE_PEER, &note);
-        const int bell = status ? -1 : rd_session_take(&g->session);
+        const ronda_status status = expect(g, RD_FRAME_PEER, &frame);
+        const int bell = status ? -1 : rd_session_take_fd(&g->session);
         if (status)
             return status;
-        const bool good = note.from == r && bell >= 0;
+        const bool good = frame.from == r && bell >= 0;
         if (good && parts->doorbells[r] < 0)
             parts->doorbells[r] = bell;
         else if (bell >= 0)
@@ -196,10 +196,10 @@ static ronda_status receive_world(joining *g, rd_shm_parts *parts)
         if (!good)
             return rd_fail(g->err, RONDA_EPEER, 0, "rank %u: rank %u described the world wrongly",
                            own_name(g), rd_join_name(g->j, 0));
-        parts->pids[r] = note.number;
+        parts->pids[r] = frame.number;
     }
-    const ronda_status status = expect(g, RD_NOTE_START, &note);
-    parts->memfd = status ? -1 : rd_session_take(&g->session);
+    const ronda_status status = expect(g, RD_FRAME_START, &frame);
+    parts->memfd = status ? -1 : rd_session_take_fd(&g->session);
     if (!status && parts->memfd < 0)
         return rd_fail(g->err, RONDA_EPEER, 0, "rank %u: rank %u sent no memory", own_name(g),
                        rd_join_name(g->j, 0));
@@ -218,9 +218,9 @@ static void wait_longer(joining *g)
 static ronda_status ask_rank_0(joining *g)
 {
     const rd_error own = *g->err;
-    rd_note last = {0};
-    expect(g, RD_NOTE_REJECT, &last);
-    if (last.kind == RD_NOTE_REJECT)
+    rd_frame last = {0};
+    expect(g, RD_FRAME_REJECT, &last);
+    if (last.kind == RD_FRAME_REJECT)
         return refused(g, &last);
     *g->err = own;
     return own.status;
@@ -228,7 +228,7 @@ static ronda_status ask_rank_0(joining *g)
 
 static ronda_status join(joining *g, rd_shm_parts *parts, rd_link **out)
 {
-    rd_note go;
+    rd_frame go;
     parts->doorbells[g->j->rank] = rd_fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (parts->doorbells[g->j->rank] < 0)
         return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: no eventfd: %s", own_name(g),
@@ -243,9 +243,10 @@ static ronda_status join(joining *g, rd_shm_parts *parts, rd_link **out)
     status = rd_shm_open(parts, &link, g->err);
     if (status)
         return status == RONDA_EPEER ? ask_rank_0(g) : status;
-    const rd_note ready = {.kind = RD_NOTE_READY, .from = g->j->rank};
-    rd_session_say(&g->session, &ready, NULL, g->until_ns); /* if not: why, is heard next */
-    status = expect(g, RD_NOTE_GO, &go);
+    const rd_frame ready = {.kind = RD_FRAME_READY, .from = g->j->rank};
+    rd_session_send(&g->session, &ready, NULL,
+                    g->until_ns); /* if not: the reason is received next */
+    status = expect(g, RD_FRAME_GO, &go);
     if (status)
         link->transport->close(link);
     else
@@ -256,8 +257,8 @@ static ronda_status join(joining *g, rd_shm_parts *parts, rd_link **out)
 /* The unix socket to say hello at: the address itself, or what rank 0 tells at it. */
 static ronda_status find_socket(joining *g)
 {
-    char text[RD_NOTE_BODY + 1];
-    rd_note note;
+    char text[RD_FRAME_BODY + 1];
+    rd_frame frame;
     int fd;
     g->at = g->j->address;
     if (g->at.kind == RD_ADDRESS_FILE)
@@ -267,9 +268,9 @@ static ronda_status find_socket(joining *g)
         if (status)
             return status;
         open_session(g, fd);
-        status = expect(g, RD_NOTE_SOCKET, &note);
+        status = expect(g, RD_FRAME_SOCKET, &frame);
         if (!status)
-            rd_note_text(g->session.body, note.bytes, text);
+            rd_frame_text(g->session.body, frame.bytes, text);
         if (!status && text[0] == '@' && strlen(text) < sizeof g->at.path) {
             g->at = (rd_address){.kind = RD_ADDRESS_FILE};
             memcpy(g->at.path, text, strlen(text) + 1);

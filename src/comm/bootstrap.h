@@ -30,7 +30,7 @@ static inline uint32_t rd_join_name(const rd_joining *j, uint32_t rank)
 enum { RD_GRACE_PART = 12 };
 
 /* Rank 0 was found, and said nothing until the deadline. */
-ronda_status rd_rank_0_is_mute(const rd_joining *j, rd_error *err);
+ronda_status rd_rank_0_did_not_answer(const rd_joining *j, rd_error *err);
 
 /* Joins the world.  One deadline for all of it; the error names the ranks that did not come. */
 ronda_status rd_bootstrap(const rd_joining *joining, rd_link **out, rd_error *err);

@@ -1,12 +1,12 @@
 /* gather.c: rank 0 lets the other ranks of its host in, and starts the world when all are there.
  *
- * Everybody who connects is heard at the same time (door.h).  bootstrap.c draws the conversation. */
+ * Everybody who connects is heard at the same time (acceptor.h).  bootstrap.c draws the conversation. */
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/proof.h"
+#include "comm/acceptor.h"
 #include "comm/bootstrap.h"
-#include "comm/door.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,13 +18,13 @@
 enum { MOST_TOLD = 32 }; /* where the unix socket is, before others are heard again */
 
 typedef struct {
-    uint32_t slot; /* 1 + its place in door.visitors, 0: not come */
+    uint32_t slot; /* 1 + its place in acceptor.incoming, 0: not come */
     bool ready;
 } arrival;
 
 typedef struct {
     const rd_joining *j;
-    rd_door door;
+    rd_acceptor acceptor;
     rd_address at; /* the unix socket */
     uint64_t until_ns;
     arrival *of; /* [size] */
@@ -36,28 +36,28 @@ typedef struct {
 /* --- one rank after the other --- */
 
 /* Who has proved the key is told what is wrong with its rank and size. */
-static ronda_status judge(rd_door *d, rd_visitor *from, char why[RD_NOTE_BODY])
+static ronda_status judge(rd_acceptor *d, rd_incoming *from, char why[RD_FRAME_BODY])
 {
     gathering *g = d->owner;
     const rd_joining *j = g->j;
     const uint32_t rank = from->proof.from, size = from->proof.size;
     if (size != j->size)
-        snprintf(why, RD_NOTE_BODY, "this rank was told of %u ranks, but rank 0 of %u", size,
+        snprintf(why, RD_FRAME_BODY, "this rank was told of %u ranks, but rank 0 of %u", size,
                  j->size);
     else if (rank == 0 || rank >= j->size)
-        snprintf(why, RD_NOTE_BODY,
+        snprintf(why, RD_FRAME_BODY,
                  rank ? "there is no rank %u in a world of %u" : "there is a rank %u already", rank,
                  j->size);
     else if (g->of[rank].slot)
-        snprintf(why, RD_NOTE_BODY, "there is a rank %u already: pid %" PRId32,
+        snprintf(why, RD_FRAME_BODY, "there is a rank %u already: pid %" PRId32,
                  rd_join_name(j, rank), g->parts.pids[rank]);
     else if (from->session.passed < 0)
-        snprintf(why, RD_NOTE_BODY, "the proof came without a doorbell");
+        snprintf(why, RD_FRAME_BODY, "the proof came without a doorbell");
     if (why[0])
         return RONDA_EINVAL;
-    g->parts.doorbells[rank] = rd_session_take(&from->session);
+    g->parts.doorbells[rank] = rd_session_take_fd(&from->session);
     g->parts.pids[rank] = from->pid;
-    g->of[rank].slot = (uint32_t)(from - d->visitors) + 1;
+    g->of[rank].slot = (uint32_t)(from - d->incoming) + 1;
     g->come++;
     from->stays = true;
     return RONDA_OK;
@@ -65,7 +65,7 @@ static ronda_status judge(rd_door *d, rd_visitor *from, char why[RD_NOTE_BODY])
 
 /* Rank 0 itself fails if somebody who had joined leaves or speaks out of turn: its place must not become that of one
  * who has proved nothing. */
-static ronda_status lose(rd_door *d, rd_visitor *from, const char *how, rd_error *err)
+static ronda_status lose(rd_acceptor *d, rd_incoming *from, const char *how, rd_error *err)
 {
     const gathering *g = d->owner;
     return rd_fail(err, RONDA_EPEER, from->proof.from,
@@ -73,11 +73,11 @@ static ronda_status lose(rd_door *d, rd_visitor *from, const char *how, rd_error
                    rd_join_name(g->j, from->proof.from), from->pid, how);
 }
 
-static ronda_status hear(rd_door *d, rd_visitor *from, const rd_note *note, rd_error *err)
+static ronda_status hear(rd_acceptor *d, rd_incoming *from, const rd_frame *frame, rd_error *err)
 {
     gathering *g = d->owner;
     arrival *who = &g->of[from->proof.from];
-    if (note->kind != RD_NOTE_READY || who->ready)
+    if (frame->kind != RD_FRAME_READY || who->ready)
         return lose(d, from, "said what makes no sense", err);
     who->ready = true;
     g->ready++;
@@ -85,10 +85,10 @@ static ronda_status hear(rd_door *d, rd_visitor *from, const rd_note *note, rd_e
 }
 
 /* Tells those who have come to the TCP address where the unix socket is. */
-static ronda_status tell_socket(rd_door *d, int listener, rd_error *err)
+static ronda_status tell_socket(rd_acceptor *d, int listener, rd_error *err)
 {
     const gathering *g = d->owner;
-    const rd_note note = {.kind = RD_NOTE_SOCKET, .bytes = (uint32_t)strlen(g->at.path)};
+    const rd_frame frame = {.kind = RD_FRAME_SOCKET, .bytes = (uint32_t)strlen(g->at.path)};
     for (int i = 0; i < MOST_TOLD; i++) {
         const int fd = rd_socket_accept(listener);
         if (fd < 0 && rd_socket_scarce(errno))
@@ -97,7 +97,7 @@ static ronda_status tell_socket(rd_door *d, int listener, rd_error *err)
         if (fd < 0)
             break;
         rd_session s = rd_session_open(fd, false, NULL, 0);
-        rd_session_say(&s, &note, g->at.path, rd_now_ns() + 100000000);
+        rd_session_send(&s, &frame, g->at.path, rd_now_ns() + 100000000);
         rd_session_close(&s);
     }
     return RONDA_OK;
@@ -142,12 +142,12 @@ static ronda_status missing(const gathering *g)
     char who[200] = "";
     uint32_t first = 0;
     list_late(g, false, who, sizeof who, &first);
-    char keys[80] = "", refused[RD_NOTE_BODY + 60] = "";
-    if (g->door.wrong_keys)
-        snprintf(keys, sizeof keys, "; %u came with another RONDA_KEY", g->door.wrong_keys);
-    if (g->door.refused_pid)
+    char keys[80] = "", refused[RD_FRAME_BODY + 60] = "";
+    if (g->acceptor.wrong_keys)
+        snprintf(keys, sizeof keys, "; %u came with another RONDA_KEY", g->acceptor.wrong_keys);
+    if (g->acceptor.refused_pid)
         snprintf(refused, sizeof refused, "; pid %" PRId32 " was sent away with: %s",
-                 g->door.refused_pid, g->door.refused);
+                 g->acceptor.refused_pid, g->acceptor.refused);
     return rd_fail(g->err, RONDA_ETIMEOUT, RONDA_ANY,
                    "after %.3g s %u of %u ranks had come; missing: rank %s%s%s",
                    (double)g->j->timeout_ns / 1e9, g->come + 1, g->j->size, who, keys, refused);
@@ -159,7 +159,7 @@ static ronda_status hear_all(gathering *g, const uint32_t *done)
     while (*done < g->j->size - 1) {
         if (rd_now_ns() >= g->until_ns)
             return g->come < g->j->size - 1 ? missing(g) : not_ready(g);
-        const ronda_status status = rd_door_step(&g->door, g->until_ns, g->err);
+        const ronda_status status = rd_acceptor_step(&g->acceptor, g->until_ns, g->err);
         if (status)
             return status;
     }
@@ -168,10 +168,10 @@ static ronda_status hear_all(gathering *g, const uint32_t *done)
 
 /* --- the start --- */
 
-static ronda_status tell(gathering *g, uint32_t rank, const rd_note *note, int passed)
+static ronda_status tell(gathering *g, uint32_t rank, const rd_frame *frame, int passed)
 {
-    rd_session *s = &g->door.visitors[g->of[rank].slot - 1].session;
-    if (s->fd >= 0 && rd_session_pass(s, note, passed, g->until_ns))
+    rd_session *s = &g->acceptor.incoming[g->of[rank].slot - 1].session;
+    if (s->fd >= 0 && rd_session_send_fd(s, frame, passed, g->until_ns))
         return RONDA_OK;
     return rd_fail(g->err, RONDA_EPEER, rank, "rank %u left while the ranks were gathering",
                    rd_join_name(g->j, rank));
@@ -183,10 +183,11 @@ static ronda_status describe_world(gathering *g)
     ronda_status status = RONDA_OK;
     for (uint32_t to = 1; to < g->j->size && !status; to++) {
         for (uint32_t r = 0; r < g->j->size && !status; r++)
-            status = tell(g, to, &(rd_note){.kind = RD_NOTE_PEER, .from = r, .number = p->pids[r]},
-                          p->doorbells[r]);
+            status =
+                tell(g, to, &(rd_frame){.kind = RD_FRAME_PEER, .from = r, .number = p->pids[r]},
+                     p->doorbells[r]);
         if (!status)
-            status = tell(g, to, &(rd_note){.kind = RD_NOTE_START}, p->memfd);
+            status = tell(g, to, &(rd_frame){.kind = RD_FRAME_START}, p->memfd);
     }
     return status;
 }
@@ -204,7 +205,7 @@ static ronda_status start_world(gathering *g, rd_link **out)
         return status;
     status = hear_all(g, &g->ready);
     for (uint32_t r = 1; r < g->j->size && !status; r++)
-        status = tell(g, r, &(rd_note){.kind = RD_NOTE_GO}, -1);
+        status = tell(g, r, &(rd_frame){.kind = RD_FRAME_GO}, -1);
     if (status)
         link->transport->close(link);
     else
@@ -217,7 +218,7 @@ static ronda_status start_world(gathering *g, rd_link **out)
 static ronda_status listen_to_all(gathering *g)
 {
     const rd_joining *j = g->j;
-    rd_door *d = &g->door;
+    rd_acceptor *d = &g->acceptor;
     g->at = j->address;
     if (j->address.kind == RD_ADDRESS_TCP) {
         uint8_t name[16];
@@ -241,13 +242,13 @@ static ronda_status listen_to_all(gathering *g)
 
 static void end_gathering(gathering *g, ronda_status status)
 {
-    rd_door *d = &g->door;
+    rd_acceptor *d = &g->acceptor;
     const bool own = g->err->peer == RONDA_ANY && status != RONDA_ETIMEOUT;
-    for (uint32_t i = 0; status && d->visitors && i < d->capacity; i++)
-        if (d->visitors[i].stays)
-            rd_session_reject(&d->visitors[i].session, status, own ? 0 : g->err->peer,
+    for (uint32_t i = 0; status && d->incoming && i < d->capacity; i++)
+        if (d->incoming[i].stays)
+            rd_session_reject(&d->incoming[i].session, status, own ? 0 : g->err->peer,
                               g->err->message);
-    rd_door_close(d);
+    rd_acceptor_close(d);
     if (d->listener_count) {
         if (g->at.path[0] != '@') /* while it is ours: the next job may be waiting for the name */
             unlink(g->at.path);
@@ -262,24 +263,24 @@ static void end_gathering(gathering *g, ronda_status status)
 ronda_status rd_gather(const rd_joining *j, rd_link **out, rd_error *err)
 {
     gathering g = {.j = j,
-                   .door = {.local = true,
-                            .way = rd_join_way(j->key),
-                            .key = j->key,
-                            .rank = rd_join_name(j, 0),
-                            .size = j->size,
-                            .judge = judge,
-                            .hear = hear,
-                            .lose = lose,
-                            .give = tell_socket},
+                   .acceptor = {.local = true,
+                                .way = rd_join_way(j->key),
+                                .key = j->key,
+                                .rank = rd_join_name(j, 0),
+                                .size = j->size,
+                                .judge = judge,
+                                .hear = hear,
+                                .lose = lose,
+                                .give = tell_socket},
                    .until_ns = rd_deadline_ns(j->timeout_ns),
                    .err = err};
-    g.door.owner = &g;
+    g.acceptor.owner = &g;
     ronda_status status = rd_shm_gather_parts(0, j->size, &g.parts, err);
     g.parts.names = j->names;
     if (!status && !(g.of = rd_alloc(j->size * sizeof *g.of)))
         status = rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank 0: no memory for %u ranks", j->size);
     if (!status)
-        status = rd_door_open(&g.door, j->size, err);
+        status = rd_acceptor_open(&g.acceptor, j->size, err);
     if (!status) {
         g.parts.pids[0] = getpid();
         g.parts.doorbells[0] = rd_fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));

@@ -43,7 +43,7 @@ typedef struct {
     bool ready;
 } rd_branch;
 
-/* Are these addresses ones at which no stranger can come in, or is that wanted, or is there a key? */
+/* Are these addresses ones that only this host can reach, or is that wanted, or is there a key? */
 ronda_status rd_gathering_allows(const rd_gathering *g, const rd_ip *ip);
 /* The deadline and so many times a little more: who waits for others leaves the last word to those who know
  * why it takes so long.  Rank 0 adds 1 to what those wait who call, and the others 2. */

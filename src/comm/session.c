@@ -34,7 +34,7 @@ void rd_session_close(rd_session *s)
     s->fd = s->passed = -1;
 }
 
-int rd_session_take(rd_session *s)
+int rd_session_take_fd(rd_session *s)
 {
     const int passed = s->passed;
     s->passed = -1;
@@ -42,11 +42,11 @@ int rd_session_take(rd_session *s)
     return passed;
 }
 
-/* What is told to who has proved nothing has a hash alone: it costs no mac, and perhaps no nonce was heard. */
+/* What is told to who has proved nothing has a hash alone: it costs no mac, and perhaps no nonce has come. */
 static rd_seal seal_of(const rd_session *s, uint32_t kind, bool by_caller)
 {
     static const uint8_t none[RD_NONCE];
-    if (kind == RD_NOTE_SOCKET || (kind == RD_NOTE_REJECT && !s->proven))
+    if (kind == RD_FRAME_SOCKET || (kind == RD_FRAME_REJECT && !s->proven))
         return (rd_seal){.sender = none, .receiver = none};
     return (rd_seal){
         .key = s->key, .sender = s->nonces[!by_caller], .receiver = s->nonces[by_caller]};
@@ -55,7 +55,7 @@ static rd_seal seal_of(const rd_session *s, uint32_t kind, bool by_caller)
 /* The last frame under the key, over a unix socket. */
 static void end_handshake(rd_session *s, uint32_t kind)
 {
-    if (s->local && kind == RD_NOTE_WELCOME)
+    if (s->local && kind == RD_FRAME_WELCOME)
         s->key = NULL;
 }
 
@@ -91,32 +91,33 @@ static bool send_all(int fd, const uint8_t *bytes, size_t count, int passed, uin
     return true;
 }
 
-static bool say(rd_session *s, const rd_note *note, const void *body, int passed, uint64_t until_ns)
+static bool say(rd_session *s, const rd_frame *frame, const void *body, int passed,
+                uint64_t until_ns)
 {
-    uint8_t small[RD_NOTE_HEAD + RD_NOTE_BODY];
-    const rd_seal seal = seal_of(s, note->kind, s->caller);
-    rd_note whole = *note;
+    uint8_t small[RD_FRAME_HEAD + RD_FRAME_BODY];
+    const rd_seal seal = seal_of(s, frame->kind, s->caller);
+    rd_frame whole = *frame;
     whole.size = s->proven ? s->size : 0;
-    whole.counter = s->said++;
-    if (!rd_note_seal(&seal, &whole, body, small))
+    whole.counter = s->sent++;
+    if (!rd_frame_seal(&seal, &whole, body, small))
         return false;
-    end_handshake(s, note->kind);
-    if (note->bytes > RD_NOTE_BODY)
-        return send_all(s->fd, small, RD_NOTE_HEAD, -1, until_ns) &&
-               send_all(s->fd, body, note->bytes, -1, until_ns);
-    if (note->bytes)
-        memcpy(small + RD_NOTE_HEAD, body, note->bytes);
-    return send_all(s->fd, small, RD_NOTE_HEAD + (size_t)note->bytes, passed, until_ns);
+    end_handshake(s, frame->kind);
+    if (frame->bytes > RD_FRAME_BODY)
+        return send_all(s->fd, small, RD_FRAME_HEAD, -1, until_ns) &&
+               send_all(s->fd, body, frame->bytes, -1, until_ns);
+    if (frame->bytes)
+        memcpy(small + RD_FRAME_HEAD, body, frame->bytes);
+    return send_all(s->fd, small, RD_FRAME_HEAD + (size_t)frame->bytes, passed, until_ns);
 }
 
-bool rd_session_say(rd_session *s, const rd_note *note, const void *body, uint64_t until_ns)
+bool rd_session_send(rd_session *s, const rd_frame *frame, const void *body, uint64_t until_ns)
 {
-    return say(s, note, body, -1, until_ns);
+    return say(s, frame, body, -1, until_ns);
 }
 
-bool rd_session_pass(rd_session *s, const rd_note *note, int passed, uint64_t until_ns)
+bool rd_session_send_fd(rd_session *s, const rd_frame *frame, int passed, uint64_t until_ns)
 {
-    return say(s, note, NULL, passed, until_ns);
+    return say(s, frame, NULL, passed, until_ns);
 }
 
 /* What was said last would be lost if the socket were closed with something unread.  But the other side may send
@@ -137,13 +138,13 @@ static void close_politely(rd_session *s)
 void rd_session_reject(rd_session *s, ronda_status status, uint32_t peer, const char *text)
 {
     const size_t length = strlen(text);
-    const rd_note no = {.kind = RD_NOTE_REJECT,
-                        .number = status,
-                        .to = peer,
-                        .bytes = (uint32_t)(length < RD_NOTE_BODY ? length : RD_NOTE_BODY)};
+    const rd_frame no = {.kind = RD_FRAME_REJECT,
+                         .number = status,
+                         .to = peer,
+                         .bytes = (uint32_t)(length < RD_FRAME_BODY ? length : RD_FRAME_BODY)};
     if (s->fd < 0)
         return;
-    rd_session_say(s, &no, text, rd_now_ns() + 100000000);
+    rd_session_send(s, &no, text, rd_now_ns() + 100000000);
     close_politely(s);
 }
 
@@ -154,26 +155,26 @@ void rd_session_refuse(rd_session *s, rd_refusal why)
 
 /* --- hearing --- */
 
-static bool is_good(rd_session *s, const rd_note *note, const uint8_t *body)
+static bool is_good(rd_session *s, const rd_frame *frame, const uint8_t *body)
 {
-    const rd_seal seal = seal_of(s, note->kind, !s->caller);
-    if (!s->heard && note->kind == (s->caller ? RD_NOTE_CHALLENGE : RD_NOTE_HELLO))
+    const rd_seal seal = seal_of(s, frame->kind, !s->caller);
+    if (!s->received && frame->kind == (s->caller ? RD_FRAME_CHALLENGE : RD_FRAME_HELLO))
         memcpy(s->nonces[s->caller], body, RD_NONCE);
-    return note->counter == s->heard && rd_note_is_sealed(&seal, s->head, body);
+    return frame->counter == s->received && rd_frame_is_sealed(&seal, s->head, body);
 }
 
-static rd_heard verdict_of(rd_note_verdict verdict)
+static rd_received verdict_of(rd_frame_verdict verdict)
 {
-    return verdict == RD_NOTE_OK        ? RD_HEARD_PART
-           : verdict == RD_NOTE_VERSION ? RD_HEARD_VERSION
-                                        : RD_HEARD_FOREIGN;
+    return verdict == RD_FRAME_OK        ? RD_RECEIVED_PART
+           : verdict == RD_FRAME_VERSION ? RD_RECEIVED_VERSION
+                                         : RD_RECEIVED_FOREIGN;
 }
 
-static rd_heard judge_head(const rd_session *s, rd_note *note)
+static rd_received judge_head(const rd_session *s, rd_frame *frame)
 {
-    const rd_heard verdict = verdict_of(rd_note_unpack(s->head, note));
-    const bool table = !verdict && note->kind == RD_NOTE_TABLE;
-    return table && (!s->table || note->bytes != s->table_bytes) ? RD_HEARD_FOREIGN : verdict;
+    const rd_received verdict = verdict_of(rd_frame_unpack(s->head, frame));
+    const bool table = !verdict && frame->kind == RD_FRAME_TABLE;
+    return table && (!s->table || frame->bytes != s->table_bytes) ? RD_RECEIVED_FOREIGN : verdict;
 }
 
 static void keep_passed(rd_session *s, struct msghdr *m)
@@ -206,78 +207,78 @@ static ssize_t receive(rd_session *s, uint8_t *to, size_t count)
     return n;
 }
 
-rd_heard rd_session_hear(rd_session *s, rd_note *note)
+rd_received rd_session_receive(rd_session *s, rd_frame *frame)
 {
     for (;;) {
-        size_t whole = RD_NOTE_HEAD;
+        size_t whole = RD_FRAME_HEAD;
         uint8_t *to = s->head + s->have;
         uint8_t *body = s->body;
-        if (s->have >= RD_NOTE_HEAD) {
-            const rd_heard verdict = judge_head(s, note);
+        if (s->have >= RD_FRAME_HEAD) {
+            const rd_received verdict = judge_head(s, frame);
             if (verdict)
                 return verdict;
-            body = note->kind == RD_NOTE_TABLE ? s->table : s->body;
-            whole += note->bytes;
-            to = body + (s->have - RD_NOTE_HEAD);
+            body = frame->kind == RD_FRAME_TABLE ? s->table : s->body;
+            whole += frame->bytes;
+            to = body + (s->have - RD_FRAME_HEAD);
         }
-        if (s->have >= RD_NOTE_HEAD && s->have == whole) {
-            if (!is_good(s, note, body))
-                return RD_HEARD_FORGED;
+        if (s->have >= RD_FRAME_HEAD && s->have == whole) {
+            if (!is_good(s, frame, body))
+                return RD_RECEIVED_FORGED;
             s->have = 0;
-            s->proven |= note->kind != RD_NOTE_REJECT && note->kind != RD_NOTE_HELLO &&
-                         note->kind != RD_NOTE_SOCKET;
-            s->heard++;
-            end_handshake(s, note->kind);
-            return RD_HEARD_NOTE;
+            s->proven |= frame->kind != RD_FRAME_REJECT && frame->kind != RD_FRAME_HELLO &&
+                         frame->kind != RD_FRAME_SOCKET;
+            s->received++;
+            end_handshake(s, frame->kind);
+            return RD_RECEIVED_FRAME;
         }
         const ssize_t n = receive(s, to, whole - s->have);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
-            return RD_HEARD_PART;
+            return RD_RECEIVED_PART;
         if (n <= 0)
-            return RD_HEARD_END;
+            return RD_RECEIVED_END;
         s->have += (size_t)n;
-        if (s->have < RD_NOTE_HEAD) { /* do not wait for more of what is not ours */
-            const rd_heard verdict = verdict_of(rd_note_begins(s->head, s->have, note));
+        if (s->have < RD_FRAME_HEAD) { /* do not wait for more of what is not ours */
+            const rd_received verdict = verdict_of(rd_frame_begins(s->head, s->have, frame));
             if (verdict)
                 return verdict;
         }
     }
 }
 
-rd_heard rd_session_await(rd_session *s, uint64_t until_ns, rd_note *note)
+rd_received rd_session_await(rd_session *s, uint64_t until_ns, rd_frame *frame)
 {
     for (;;) {
-        const rd_heard heard = rd_session_hear(s, note);
-        if (heard || !rd_await_socket(s->fd, POLLIN, until_ns))
-            return heard;
+        const rd_received received = rd_session_receive(s, frame);
+        if (received || !rd_await_socket(s->fd, POLLIN, until_ns))
+            return received;
     }
 }
 
-rd_heard rd_session_greet(rd_session *s, rd_way way, const rd_note *proof, int passed,
-                          uint64_t until_ns, rd_note *note)
+rd_received rd_session_greet(rd_session *s, rd_way way, const rd_frame *proof, int passed,
+                             uint64_t until_ns, rd_frame *frame)
 {
-    const rd_note hello = {.kind = RD_NOTE_HELLO, .number = (int32_t)way, .bytes = RD_NONCE};
+    const rd_frame hello = {.kind = RD_FRAME_HELLO, .number = (int32_t)way, .bytes = RD_NONCE};
     uint8_t mac[RD_MAC];
     if (!rd_random(s->nonces[0], RD_NONCE) ||
         (s->key && rd_mac_possible() && !rd_mac(s->key, "", 0, mac)))
-        return RD_HEARD_UNABLE;
-    rd_session_say(s, &hello, s->nonces[0], until_ns); /* if not: why, is heard next */
-    const rd_heard heard = rd_session_await(s, until_ns, note);
-    if (heard != RD_HEARD_NOTE || note->kind != RD_NOTE_CHALLENGE)
-        return heard;
-    rd_session_pass(s, proof, passed, until_ns);
-    return rd_session_await(s, until_ns, note);
+        return RD_RECEIVED_UNABLE;
+    rd_session_send(s, &hello, s->nonces[0], until_ns); /* if not: the reason is received next */
+    const rd_received received = rd_session_await(s, until_ns, frame);
+    if (received != RD_RECEIVED_FRAME || frame->kind != RD_FRAME_CHALLENGE)
+        return received;
+    rd_session_send_fd(s, proof, passed, until_ns);
+    return rd_session_await(s, until_ns, frame);
 }
 
 /* --- what a rejection says --- */
 
-ronda_status rd_session_rejected(const rd_session *s, const rd_note *note, rd_error *err)
+ronda_status rd_session_rejected(const rd_session *s, const rd_frame *frame, rd_error *err)
 {
-    char text[RD_NOTE_BODY + 1];
-    rd_note_text(s->body, note->bytes, text);
-    const bool known = note->number < 0 && note->number >= RONDA_EINTERNAL;
-    return rd_fail(err, known ? note->number : RONDA_EPEER,
-                   note->to < s->size ? note->to : RONDA_ANY, "%s", text);
+    char text[RD_FRAME_BODY + 1];
+    rd_frame_text(s->body, frame->bytes, text);
+    const bool known = frame->number < 0 && frame->number >= RONDA_EINTERNAL;
+    return rd_fail(err, known ? frame->number : RONDA_EPEER,
+                   frame->to < s->size ? frame->to : RONDA_ANY, "%s", text);
 }
 
 ronda_status rd_refusal_text(int32_t why, uint32_t called, const char *caller,

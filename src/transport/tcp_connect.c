@@ -41,22 +41,22 @@ static bool greet(tcp_world *w, tcp_conn *c, uint32_t kind)
 {
     uint8_t packed[RD_GREETING];
     const rd_seal seal = seal_of(w, w->its.rank, c->rank);
-    rd_note g = {.kind = kind,
-                 .features = c->checked ? RD_FEATURE_CHECKSUM : 0,
-                 .from = w->its.rank,
-                 .to = c->rank,
-                 .size = w->its.size,
-                 .job = w->its.job,
-                 .counter = c->counter};
-    return rd_note_seal(&seal, &g, NULL, packed) && rd_tcp_say(c, NULL, packed);
+    rd_frame g = {.kind = kind,
+                  .features = c->checked ? RD_FEATURE_CHECKSUM : 0,
+                  .from = w->its.rank,
+                  .to = c->rank,
+                  .size = w->its.size,
+                  .job = w->its.job,
+                  .counter = c->counter};
+    return rd_frame_seal(&seal, &g, NULL, packed) && rd_tcp_say(c, NULL, packed);
 }
 
 /* What costs nothing is looked at first: a mac is made only for what may be a greeting. */
-static bool is_greeting(const tcp_world *w, const tcp_conn *c, const rd_note *g,
+static bool is_greeting(const tcp_world *w, const tcp_conn *c, const rd_frame *g,
                         const uint8_t bytes[RD_GREETING])
 {
     const bool unproven = c->state == TCP_STRANGER;
-    if (g->kind != (unproven ? RD_NOTE_GREETING : RD_NOTE_ANSWER) || g->job != w->its.job ||
+    if (g->kind != (unproven ? RD_FRAME_GREETING : RD_FRAME_ANSWER) || g->job != w->its.job ||
         g->size != w->its.size || g->to != w->its.rank || g->from >= g->size || g->from == g->to ||
         g->features != (rd_tcp_checks(w, g->from) ? RD_FEATURE_CHECKSUM : 0))
         return false;
@@ -64,7 +64,7 @@ static bool is_greeting(const tcp_world *w, const tcp_conn *c, const rd_note *g,
                  : g->from != c->rank || g->counter != c->counter)
         return false;
     const rd_seal seal = seal_of(w, g->from, g->to);
-    return rd_note_is_sealed(&seal, bytes, NULL);
+    return rd_frame_is_sealed(&seal, bytes, NULL);
 }
 
 void rd_tcp_trust(tcp_world *w, uint32_t rank)
@@ -88,9 +88,9 @@ static void cancel(tcp_world *w, uint32_t rank)
 
 bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING])
 {
-    rd_note g;
+    rd_frame g;
     const bool stranger = c->state == TCP_STRANGER;
-    const bool good = rd_note_unpack(bytes, &g) == RD_NOTE_OK && is_greeting(w, c, &g, bytes);
+    const bool good = rd_frame_unpack(bytes, &g) == RD_FRAME_OK && is_greeting(w, c, &g, bytes);
     if (!good && stranger) {
         rd_tcp_end(w, c);
         return false;
@@ -108,7 +108,7 @@ bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING])
     c->state = TCP_OPEN;
     c->checked = rd_tcp_checks(w, g.from);
     c->counter = peer->accepted = g.counter;
-    greet(w, c, RD_NOTE_ANSWER);
+    greet(w, c, RD_FRAME_ANSWER);
     if (!peer->out) {
         peer->out = c;
         cancel(w, g.from);
@@ -410,7 +410,7 @@ void rd_tcp_connected(tcp_world *w, tcp_conn *c)
     cancel(w, rank);
     rd_tcp_watch(w, c, false);
     c->counter = ++peer->greetings;
-    greet(w, c, RD_NOTE_GREETING);
+    greet(w, c, RD_FRAME_GREETING);
     rd_tcp_opened(w, c);
     rd_tcp_flush_conn(w, c);
 }

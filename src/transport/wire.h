@@ -15,7 +15,7 @@
 /* --- between ranks that are connected (tcp) --- */
 
 /* Whoever connects sends a greeting, and whoever was called an answer (base/handshake.h): heads without a body. */
-enum { RD_GREETING = RD_NOTE_HEAD };
+enum { RD_GREETING = RD_FRAME_HEAD };
 
 /* After that there are parcels, each a head and so many bytes:
  *

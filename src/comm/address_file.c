@@ -1,4 +1,4 @@
-#include "comm/meeting.h"
+#include "comm/address_file.h"
 
 #include "base/fd.h"
 #include "base/proof.h"
@@ -16,17 +16,17 @@ static const char FIRST_LINE[] = "ronda 1\n";
 
 /* --- its text --- */
 
-static size_t format(const rd_meeting *m, char text[RD_MEETING_TEXT])
+static size_t format(const rd_address_file *m, char text[RD_ADDRESS_FILE_TEXT])
 {
     char ip[RD_IP_TEXT];
-    size_t at = (size_t)snprintf(text, RD_MEETING_TEXT,
+    size_t at = (size_t)snprintf(text, RD_ADDRESS_FILE_TEXT,
                                  "%sjob %016" PRIx64 "\nhost %016" PRIx64 "\nport %u\n", FIRST_LINE,
                                  m->job, m->host, m->port);
     for (uint32_t i = 0; i < m->count; i++) {
         rd_ip_text(&m->at[i], ip);
-        at += (size_t)snprintf(text + at, RD_MEETING_TEXT - at, "at %s\n", ip);
+        at += (size_t)snprintf(text + at, RD_ADDRESS_FILE_TEXT - at, "at %s\n", ip);
     }
-    return at + (size_t)snprintf(text + at, RD_MEETING_TEXT - at, "end\n");
+    return at + (size_t)snprintf(text + at, RD_ADDRESS_FILE_TEXT - at, "end\n");
 }
 
 /* "word value\n": moves past it and gives the value; false: another line */
@@ -52,9 +52,9 @@ static bool read_hex(const char *value, uint64_t *out)
     return true;
 }
 
-bool rd_meeting_parse(const char *text, rd_meeting *out)
+bool rd_address_file_parse(const char *text, rd_address_file *out)
 {
-    rd_meeting m = {0};
+    rd_address_file m = {0};
     char value[RD_IP_TEXT];
     if (!take_line(&text, "ronda 1", value) || *value)
         return false;
@@ -79,21 +79,22 @@ bool rd_meeting_parse(const char *text, rd_meeting *out)
 /* --- the file --- */
 
 /* false: errno says why */
-static bool read_text(const char *path, char text[RD_MEETING_TEXT], struct stat *s)
+static bool read_text(const char *path, char text[RD_ADDRESS_FILE_TEXT], struct stat *s)
 {
     const int fd = rd_fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (fd < 0)
         return false;
     const ssize_t n =
-        fstat(fd, s) == 0 && S_ISREG(s->st_mode) ? read(fd, text, RD_MEETING_TEXT - 1) : -1;
+        fstat(fd, s) == 0 && S_ISREG(s->st_mode) ? read(fd, text, RD_ADDRESS_FILE_TEXT - 1) : -1;
     close(fd);
     text[n > 0 ? n : 0] = 0;
     return true;
 }
 
-ronda_status rd_meeting_read(const char *path, rd_meeting *out, const char **why, rd_error *err)
+ronda_status rd_address_file_read(const char *path, rd_address_file *out, const char **why,
+                                  rd_error *err)
 {
-    char text[RD_MEETING_TEXT];
+    char text[RD_ADDRESS_FILE_TEXT];
     struct stat s = {0};
     if (!read_text(path, text, &s)) {
         *why = strerror(errno);
@@ -102,7 +103,7 @@ ronda_status rd_meeting_read(const char *path, rd_meeting *out, const char **why
     if (s.st_uid != geteuid())
         return rd_fail(err, RONDA_EPEER, 0, "file:%s belongs to another user (%u)", path, s.st_uid);
     *why = "it is not what a rank 0 writes";
-    return rd_meeting_parse(text, out) ? RONDA_OK : RONDA_ETIMEOUT;
+    return rd_address_file_parse(text, out) ? RONDA_OK : RONDA_ETIMEOUT;
 }
 
 static bool write_all(int fd, const char *text, size_t length)
@@ -121,9 +122,10 @@ static ronda_status failed(rd_error *err, const char *path, const char *why)
     return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank 0 cannot write file:%s: %s", path, why);
 }
 
-ronda_status rd_meeting_write(const char *path, const rd_meeting *m, rd_written *out, rd_error *err)
+ronda_status rd_address_file_write(const char *path, const rd_address_file *m, rd_written *out,
+                                   rd_error *err)
 {
-    char text[RD_MEETING_TEXT], temporary[128];
+    char text[RD_ADDRESS_FILE_TEXT], temporary[128];
     struct stat s;
     uint32_t number;
     if (read_text(path, text, &s) && strncmp(text, FIRST_LINE, sizeof FIRST_LINE - 1) != 0)
@@ -150,7 +152,7 @@ ronda_status rd_meeting_write(const char *path, const rd_meeting *m, rd_written 
     return failed(err, path, strerror(error));
 }
 
-void rd_meeting_remove(rd_written *w)
+void rd_address_file_remove(rd_written *w)
 {
     struct stat s;
     if (w->path && stat(w->path, &s) == 0 && s.st_dev == w->device && s.st_ino == w->inode)

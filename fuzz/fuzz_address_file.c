@@ -1,19 +1,19 @@
-/* fuzz_meeting.c: the file in which rank 0 says where it is. */
+/* fuzz_address_file.c: the file in which rank 0 says where it is. */
 #include <inttypes.h>
 #include <string.h>
 
-#include "comm/meeting.h"
+#include "comm/address_file.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
-    char text[RD_MEETING_TEXT] = "", ip[RD_IP_TEXT];
-    rd_meeting m, again;
+    char text[RD_ADDRESS_FILE_TEXT] = "", ip[RD_IP_TEXT];
+    rd_address_file m, again;
     if (length >= sizeof text)
         length = sizeof text - 1;
     if (length)
         memcpy(text, bytes, length);
-    if (!rd_meeting_parse(text, &m))
+    if (!rd_address_file_parse(text, &m))
         return 0;
     fuzz_require(m.job && m.port && m.count >= 1 && m.count <= RD_ADDRESSES,
                  "it says where rank 0 is");
@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     }
     fuzz_require(at + sizeof "end\n" <= sizeof text, "it fits its file");
     snprintf(text + at, sizeof text - at, "end\n");
-    fuzz_require(rd_meeting_parse(text, &again), "it is taken again");
+    fuzz_require(rd_address_file_parse(text, &again), "it is taken again");
     fuzz_require(m.job == again.job && m.host == again.host && m.port == again.port &&
                      m.count == again.count,
                  "it stays the same");

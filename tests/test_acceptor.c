@@ -1,7 +1,7 @@
-/* test_door.c: the conversation of the gathering, with partners who do not keep to it.
+/* test_acceptor.c: the conversation of the gathering, with partners who do not keep to it.
  *
- * Rank 0 hears strangers who say almost the right thing, and a guest who turns strange after it was let
- * in.  A guest hears somebody in rank 0's place whose frames are mangled, who hands over the wrong
+ * Rank 0 hears connections that say almost the right thing, and a rank who turns strange after it was let
+ * in.  A rank hears somebody in rank 0's place whose frames are mangled, who hands over the wrong
  * descriptors, or memory that is too small.  Each ends in a world that works or in a sentence. */
 #include <fcntl.h>
 #include <stdio.h>
@@ -48,50 +48,50 @@ static uint64_t soon(void)
     return rd_now_ns() + 1000000000;
 }
 
-static int knock(const job *j)
+static int dial(const job *j)
 {
-    rd_address door;
+    rd_address at;
     rd_error err = {0};
     int fd = -1;
-    rd_address_read(j->address, &door, &err);
-    for (int i = 0; i < 1000 && (fd = rd_socket_connect(&door)) < 0; i++)
+    rd_address_read(j->address, &at, &err);
+    for (int i = 0; i < 1000 && (fd = rd_socket_connect(&at)) < 0; i++)
         sleep_ms(2);
     return fd;
 }
 
 /* Says it, or something like it: a frame that is whole and sealed but says another thing, or bytes that were
  * changed on the way. */
-static bool say(rng *r, rd_session *s, const rd_note *note, const void *body, int passed,
+static bool say(rng *r, rd_session *s, const rd_frame *note, const void *body, int passed,
                 bool mangled)
 {
-    char bytes[RD_NOTE_HEAD + RD_NOTE_BODY];
-    uint8_t some[RD_NOTE_BODY] = {0};
-    rd_note other;
+    char bytes[RD_FRAME_HEAD + RD_FRAME_BODY];
+    uint8_t some[RD_FRAME_BODY] = {0};
+    rd_frame other;
     if (!mangled)
-        return body ? rd_session_say(s, note, body, soon())
-                    : rd_session_pass(s, note, passed, soon());
-    rd_note_pack(note, (uint8_t *)bytes);
-    const size_t length = mangle(r, bytes, RD_NOTE_HEAD, RD_NOTE_HEAD, false);
-    if (rng_below(r, 4) && length == RD_NOTE_HEAD &&
-        rd_note_unpack((uint8_t *)bytes, &other) == RD_NOTE_OK && other.bytes <= sizeof some)
-        return other.bytes ? rd_session_say(s, &other, some, soon())
-                           : rd_session_pass(s, &other, passed, soon());
+        return body ? rd_session_send(s, note, body, soon())
+                    : rd_session_send_fd(s, note, passed, soon());
+    rd_frame_pack(note, (uint8_t *)bytes);
+    const size_t length = mangle(r, bytes, RD_FRAME_HEAD, RD_FRAME_HEAD, false);
+    if (rng_below(r, 4) && length == RD_FRAME_HEAD &&
+        rd_frame_unpack((uint8_t *)bytes, &other) == RD_FRAME_OK && other.bytes <= sizeof some)
+        return other.bytes ? rd_session_send(s, &other, some, soon())
+                           : rd_session_send_fd(s, &other, passed, soon());
     return send(s->fd, bytes, length, MSG_NOSIGNAL) >= 0;
 }
 
-/* --- strangers at rank 0's door --- */
+/* --- unproven connections to rank 0 --- */
 
 static void talk_rubbish(rng *r, const job *j)
 {
     const int bell = eventfd(0, EFD_NONBLOCK);
     const uint64_t lie = rng_below(r, 4);
-    rd_session s = rd_session_open(knock(j), true, lie == 0 ? "another key" : KEY, 2);
-    rd_note note = {.kind = RD_NOTE_HELLO, .number = RD_WAY_KEY, .bytes = RD_NONCE};
+    rd_session s = rd_session_open(dial(j), true, lie == 0 ? "another key" : KEY, 2);
+    rd_frame note = {.kind = RD_FRAME_HELLO, .number = RD_WAY_KEY, .bytes = RD_NONCE};
     if (say(r, &s, &note, s.nonces[0], -1, lie == 1) && lie != 1 &&
-        rd_session_await(&s, rd_now_ns() + 50000000, &note) == RD_HEARD_NOTE) {
-        note = (rd_note){.kind = RD_NOTE_PROOF, .from = (uint32_t)rng_below(r, 4)};
+        rd_session_await(&s, rd_now_ns() + 50000000, &note) == RD_RECEIVED_FRAME) {
+        note = (rd_frame){.kind = RD_FRAME_PROOF, .from = (uint32_t)rng_below(r, 4)};
         if (lie == 2)
-            note.kind = 1 + (uint32_t)rng_below(r, RD_LAST_NOTE);
+            note.kind = 1 + (uint32_t)rng_below(r, RD_LAST_FRAME);
         s.size = 3; /* of no world here: rank 1 comes later */
         say(r, &s, &note, NULL, rng_below(r, 8) ? -1 : bell, lie == 3);
     }
@@ -99,7 +99,7 @@ static void talk_rubbish(rng *r, const job *j)
     rd_session_close(&s);
 }
 
-static int strangers(job *j, uint32_t rank)
+static int unproven(job *j, uint32_t rank)
 {
     rng r = rng_start();
     ronda_comm *comm = NULL;
@@ -121,9 +121,9 @@ static int strangers(job *j, uint32_t rank)
     return 0;
 }
 
-TEST(strangers_say_almost_the_right_thing)
+TEST(unproven_connections_say_almost_the_right_thing)
 {
-    job_run(3, strangers, NULL, 50);
+    job_run(3, unproven, NULL, 50);
 }
 
 /* More of them than rank 0 hears at a time, who say nothing, or only half a hello, and stay. */
@@ -133,9 +133,9 @@ static int silent_crowd(job *j, uint32_t rank)
     const bool *half = j->context;
     int fds[CROWD];
     if (rank < 2)
-        return strangers(j, rank);
+        return unproven(j, rank);
     for (uint32_t i = 0; i < CROWD; i++) {
-        fds[i] = knock(j);
+        fds[i] = dial(j);
         if (half)
             send(fds[i], "RONDA", 5, MSG_NOSIGNAL);
     }
@@ -146,7 +146,7 @@ static int silent_crowd(job *j, uint32_t rank)
     return 0;
 }
 
-TEST(strangers_who_say_nothing_make_room)
+TEST(silent_connections_make_room)
 {
     static const bool half = true;
     job_run(3, silent_crowd, NULL, 50);
@@ -163,18 +163,18 @@ static int told_nothing(job *j, uint32_t rank)
     }
     for (uint32_t i = 0; i < 3;
          i++) { /* with another key, with none, and with a proof before a challenge */
-        static const uint32_t kinds[] = {RD_NOTE_HELLO, RD_NOTE_HELLO, RD_NOTE_PROOF};
-        rd_session s = rd_session_open(knock(j), true, i ? NULL : "another", 3);
-        const rd_note note = {.kind = kinds[i],
-                              .from = 1,
-                              .number = i ? RD_WAY_USER : RD_WAY_KEY,
-                              .bytes = kinds[i] == RD_NOTE_HELLO ? RD_NONCE : 0};
-        rd_note heard = {0};
-        CHECK(rd_session_say(&s, &note, s.nonces[0], soon()), "it cannot be said");
-        const rd_heard came = rd_session_await(&s, soon(), &heard);
-        CHECK(came == (i < 2 ? RD_HEARD_NOTE : RD_HEARD_END), "%u: heard %d", i, (int)came);
-        if (came == RD_HEARD_NOTE)
-            CHECK(heard.kind == RD_NOTE_REJECT && !heard.from && !heard.to && !heard.size &&
+        static const uint32_t kinds[] = {RD_FRAME_HELLO, RD_FRAME_HELLO, RD_FRAME_PROOF};
+        rd_session s = rd_session_open(dial(j), true, i ? NULL : "another", 3);
+        const rd_frame note = {.kind = kinds[i],
+                               .from = 1,
+                               .number = i ? RD_WAY_USER : RD_WAY_KEY,
+                               .bytes = kinds[i] == RD_FRAME_HELLO ? RD_NONCE : 0};
+        rd_frame heard = {0};
+        CHECK(rd_session_send(&s, &note, s.nonces[0], soon()), "it cannot be said");
+        const rd_received came = rd_session_await(&s, soon(), &heard);
+        CHECK(came == (i < 2 ? RD_RECEIVED_FRAME : RD_RECEIVED_END), "%u: heard %d", i, (int)came);
+        if (came == RD_RECEIVED_FRAME)
+            CHECK(heard.kind == RD_FRAME_REJECT && !heard.from && !heard.to && !heard.size &&
                       !heard.bytes && heard.number == (i ? RD_REFUSES_NO_KEY : RD_REFUSES_KEY),
                   "kind %u, rank %u, size %u: %d", heard.kind, heard.from, heard.size,
                   heard.number);
@@ -204,26 +204,26 @@ TEST(rank_0_says_whom_it_sent_away)
     job_run(2, told_otherwise, NULL, 50);
 }
 
-/* --- a guest who was let in, and then says what makes no sense --- */
+/* --- a rank who was let in, and then says what makes no sense --- */
 
-/* Process 1 joins, goes mad, and stands at the door as a stranger: nobody may hand it the memory. */
+/* Process 1 joins, goes mad, and connects again without a proof: nobody may hand it the memory. */
 static int out_of_turn(job *j, uint32_t rank)
 {
     ronda_comm *comm = NULL;
     if (rank == 1) {
         const int bell = eventfd(0, EFD_NONBLOCK);
-        const rd_note proof = {.kind = RD_NOTE_PROOF, .from = 1}, go = {.kind = RD_NOTE_GO};
-        rd_session s = rd_session_open(knock(j), true, KEY, 3);
-        rd_note note = {0};
-        CHECK(rd_session_greet(&s, RD_WAY_KEY, &proof, bell, soon(), &note) == RD_HEARD_NOTE &&
-                  note.kind == RD_NOTE_WELCOME,
+        const rd_frame proof = {.kind = RD_FRAME_PROOF, .from = 1}, go = {.kind = RD_FRAME_GO};
+        rd_session s = rd_session_open(dial(j), true, KEY, 3);
+        rd_frame note = {0};
+        CHECK(rd_session_greet(&s, RD_WAY_KEY, &proof, bell, soon(), &note) == RD_RECEIVED_FRAME &&
+                  note.kind == RD_FRAME_WELCOME,
               "not welcome: kind %u", note.kind);
-        rd_session_say(&s, &go, NULL, soon());
+        rd_session_send(&s, &go, NULL, soon());
         sleep_ms(50);
-        rd_address door;
+        rd_address at;
         rd_error err = {0};
-        rd_address_read(j->address, &door, &err);
-        rd_session other = rd_session_open(rd_socket_connect(&door), true, KEY, 3);
+        rd_address_read(j->address, &at, &err);
+        rd_session other = rd_session_open(rd_socket_connect(&at), true, KEY, 3);
         j->shared->number[READY] = 1;
         if (other.fd >= 0)
             rd_session_await(&other, soon(), &note);
@@ -244,7 +244,7 @@ static int out_of_turn(job *j, uint32_t rank)
     return 0;
 }
 
-TEST(a_guest_speaks_out_of_turn)
+TEST(a_rank_speaks_out_of_turn)
 {
     job_run(3, out_of_turn, NULL, 50);
 }
@@ -275,20 +275,20 @@ static int wrong_descriptor(rng *r)
 /* Plays rank 0 for one who joins; frame number `spoilt` is not what it should be. */
 static void play_rank_0(rng *r, job *j, int fd, uint32_t spoilt)
 {
-    static const uint32_t kinds[FRAMES] = {RD_NOTE_CHALLENGE, RD_NOTE_WELCOME, RD_NOTE_PEER,
-                                           RD_NOTE_PEER,      RD_NOTE_START,   RD_NOTE_GO};
+    static const uint32_t kinds[FRAMES] = {RD_FRAME_CHALLENGE, RD_FRAME_WELCOME, RD_FRAME_PEER,
+                                           RD_FRAME_PEER,      RD_FRAME_START,   RD_FRAME_GO};
     rd_session s = rd_session_open(fd, false, NULL, 2);
-    rd_note heard;
+    rd_frame heard;
     rd_error err = {0};
     const int memory = rd_shm_create(2, &err), bell = eventfd(0, EFD_NONBLOCK);
     for (uint32_t i = 0; i < FRAMES; i++) {
         const bool hears = i < 2 || i == FRAMES - 1; /* hello, proof and ready come before */
-        if (hears && rd_session_await(&s, soon(), &heard) != RD_HEARD_NOTE)
+        if (hears && rd_session_await(&s, soon(), &heard) != RD_RECEIVED_FRAME)
             break;
-        rd_note n = {.kind = kinds[i],
-                     .from = i == 3,
-                     .number = (int32_t)j->shared->number[i == 3],
-                     .bytes = i ? 0 : RD_NONCE};
+        rd_frame n = {.kind = kinds[i],
+                      .from = i == 3,
+                      .number = (int32_t)j->shared->number[i == 3],
+                      .bytes = i ? 0 : RD_NONCE};
         int passed = i == 2 || i == 3 ? bell : i == 4 ? memory : -1;
         const bool other = i == spoilt && passed >= 0 && rng_below(r, 2);
         if (other)
@@ -310,10 +310,10 @@ static int hear_a_false_rank_0(job *j, uint32_t rank)
 {
     const uint32_t rounds = test_sanitized() ? 40 : 80;
     rng r = rng_start();
-    rd_address door;
+    rd_address at;
     rd_error err = {0};
-    rd_address_read(j->address, &door, &err);
-    const int listener = rank ? -1 : rd_socket_listen(&door, &err);
+    rd_address_read(j->address, &at, &err);
+    const int listener = rank ? -1 : rd_socket_listen(&at, &err);
     j->shared->number[rank] = (uint64_t)getpid();
     for (uint32_t i = 0; i < rounds && rank == 0 && await_number(j, 1, 1); i++) {
         int fd = -1;
@@ -336,7 +336,7 @@ static int hear_a_false_rank_0(job *j, uint32_t rank)
         }
     }
     if (rank == 0)
-        unlink(door.path);
+        unlink(at.path);
     return 0;
 }
 

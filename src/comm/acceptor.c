@@ -1,4 +1,4 @@
-#include "comm/door.h"
+#include "comm/acceptor.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -22,38 +22,38 @@ static const uint64_t SILENCE_NS = 2000000000, PATIENCE_NS = 5000000000,
 static const uint64_t SAYING_NS = 100000000;
 enum { MOST_ACCEPTS = 32 }; /* in one step */
 
-ronda_status rd_door_open(rd_door *d, uint32_t staying, rd_error *err)
+ronda_status rd_acceptor_open(rd_acceptor *d, uint32_t staying, rd_error *err)
 {
     d->capacity = RD_UNPROVEN + staying;
-    d->visitors = rd_alloc(d->capacity * sizeof *d->visitors);
+    d->incoming = rd_alloc(d->capacity * sizeof *d->incoming);
     d->polled = rd_alloc((d->capacity + 2 * RD_LISTENERS) * sizeof *d->polled);
-    if (!d->visitors || !d->polled) {
-        rd_free(d->visitors);
+    if (!d->incoming || !d->polled) {
+        rd_free(d->incoming);
         rd_free(d->polled);
-        d->visitors = NULL;
+        d->incoming = NULL;
         d->polled = NULL;
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for %u ranks", d->rank,
                        d->size);
     }
     for (uint32_t i = 0; i < d->capacity; i++)
-        d->visitors[i].session.fd = -1;
+        d->incoming[i].session.fd = -1;
     return RONDA_OK;
 }
 
-void rd_door_close(rd_door *d)
+void rd_acceptor_close(rd_acceptor *d)
 {
-    for (uint32_t i = 0; d->visitors && i < d->capacity; i++)
-        rd_session_close(&d->visitors[i].session);
-    rd_free(d->visitors);
+    for (uint32_t i = 0; d->incoming && i < d->capacity; i++)
+        rd_session_close(&d->incoming[i].session);
+    rd_free(d->incoming);
     rd_free(d->polled);
-    d->visitors = NULL;
+    d->incoming = NULL;
     d->polled = NULL;
 }
 
-/* --- what a visitor says --- */
+/* --- what a connection brings --- */
 
 /* Answers one who has proved nothing: not in words, and of this world it learns nothing. */
-static void refuse(rd_door *d, rd_visitor *from, rd_refusal why)
+static void refuse(rd_acceptor *d, rd_incoming *from, rd_refusal why)
 {
     char caller[32];
     if (why == RD_REFUSES_KEY) {
@@ -66,7 +66,7 @@ static void refuse(rd_door *d, rd_visitor *from, rd_refusal why)
     rd_session_refuse(&from->session, why);
 }
 
-static void refuse_way(rd_door *d, rd_visitor *from, int32_t way)
+static void refuse_way(rd_acceptor *d, rd_incoming *from, int32_t way)
 {
     const bool has_key = d->way == RD_WAY_KEY || d->way == RD_WAY_HASH;
     const bool key = way == RD_WAY_KEY || way == RD_WAY_HASH;
@@ -82,11 +82,11 @@ static void refuse_way(rd_door *d, rd_visitor *from, int32_t way)
         refuse(d, from, way == RD_WAY_HASH ? RD_REFUSES_HASH : RD_REFUSES_MAC);
 }
 
-static void hear_hello(rd_door *d, rd_visitor *from, const rd_note *note)
+static void hear_hello(rd_acceptor *d, rd_incoming *from, const rd_frame *frame)
 {
     rd_session *s = &from->session;
-    if (note->number != (int32_t)d->way) {
-        refuse_way(d, from, note->number);
+    if (frame->number != (int32_t)d->way) {
+        refuse_way(d, from, frame->number);
         return;
     }
     if (!rd_random(s->nonces[1], RD_NONCE)) {
@@ -94,24 +94,25 @@ static void hear_hello(rd_door *d, rd_visitor *from, const rd_note *note)
         return;
     }
     from->greeted = true;
-    const rd_note challenge = {.kind = RD_NOTE_CHALLENGE, .bytes = RD_NONCE};
-    if (!rd_session_say(s, &challenge, s->nonces[1], rd_now_ns() + SAYING_NS))
+    const rd_frame challenge = {.kind = RD_FRAME_CHALLENGE, .bytes = RD_NONCE};
+    if (!rd_session_send(s, &challenge, s->nonces[1], rd_now_ns() + SAYING_NS))
         rd_session_close(s);
 }
 
-static ronda_status lose(rd_door *d, rd_visitor *from, const char *how, rd_error *err)
+static ronda_status lose(rd_acceptor *d, rd_incoming *from, const char *how, rd_error *err)
 {
     const ronda_status status = d->lose(d, from, how, err);
     rd_session_close(&from->session);
     return status;
 }
 
-static ronda_status hear_proof(rd_door *d, rd_visitor *from, const rd_note *note, rd_error *err)
+static ronda_status hear_proof(rd_acceptor *d, rd_incoming *from, const rd_frame *frame,
+                               rd_error *err)
 {
     rd_session *s = &from->session;
-    char why[RD_NOTE_BODY] = "";
+    char why[RD_FRAME_BODY] = "";
     uint8_t place[RD_PLACE];
-    from->proof = *note;
+    from->proof = *frame;
     const ronda_status status = d->judge(d, from, why);
     if (status) {
         d->refused_pid = from->pid;
@@ -122,49 +123,52 @@ static ronda_status hear_proof(rd_door *d, rd_visitor *from, const rd_note *note
     from->welcome = true;
     s->table = d->table;
     s->table_bytes = d->table_bytes;
-    rd_note welcome = {.kind = RD_NOTE_WELCOME, .from = d->rank, .to = note->from, .job = d->job};
+    rd_frame welcome = {
+        .kind = RD_FRAME_WELCOME, .from = d->rank, .to = frame->from, .job = d->job};
     if (d->place) {
         rd_place_pack(d->place, place);
         welcome.bytes = RD_PLACE;
     }
-    return rd_session_say(s, &welcome, place, rd_now_ns() + SAYING_NS) ? RONDA_OK
-                                                                       : lose(d, from, "left", err);
+    return rd_session_send(s, &welcome, place, rd_now_ns() + SAYING_NS)
+               ? RONDA_OK
+               : lose(d, from, "left", err);
 }
 
 /* Rubbish is not answered. */
-static void turn_away(rd_door *d, rd_visitor *from, rd_heard heard, const rd_note *note)
+static void turn_away(rd_acceptor *d, rd_incoming *from, rd_received received,
+                      const rd_frame *frame)
 {
-    if (heard == RD_HEARD_VERSION)
+    if (received == RD_RECEIVED_VERSION)
         refuse(d, from, RD_REFUSES_VERSION);
-    else if (heard == RD_HEARD_FORGED && note->kind == RD_NOTE_HELLO)
-        refuse_way(d, from, note->number);
+    else if (received == RD_RECEIVED_FORGED && frame->kind == RD_FRAME_HELLO)
+        refuse_way(d, from, frame->number);
     else
         rd_session_close(&from->session);
 }
 
-static ronda_status hear(rd_door *d, rd_visitor *from, rd_error *err)
+static ronda_status hear(rd_acceptor *d, rd_incoming *from, rd_error *err)
 {
-    rd_note note;
+    rd_frame frame;
     while (from->session.fd >= 0) {
-        const rd_heard heard = rd_session_hear(&from->session, &note);
+        const rd_received received = rd_session_receive(&from->session, &frame);
         ronda_status status = RONDA_OK;
         if (from->session.cut && from->session.passed < 0)
             return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY,
                            "rank %u cannot take the doorbells of %u ranks: %s", d->rank, d->size,
                            strerror(EMFILE));
-        if (heard == RD_HEARD_PART)
+        if (received == RD_RECEIVED_PART)
             return RONDA_OK;
-        if (heard != RD_HEARD_NOTE && from->welcome)
-            status =
-                lose(d, from, heard == RD_HEARD_END ? "left" : "said what makes no sense", err);
-        else if (heard != RD_HEARD_NOTE)
-            turn_away(d, from, heard, &note);
+        if (received != RD_RECEIVED_FRAME && from->welcome)
+            status = lose(d, from,
+                          received == RD_RECEIVED_END ? "left" : "said what makes no sense", err);
+        else if (received != RD_RECEIVED_FRAME)
+            turn_away(d, from, received, &frame);
         else if (from->welcome)
-            status = d->hear(d, from, &note, err);
-        else if (!from->greeted && note.kind == RD_NOTE_HELLO)
-            hear_hello(d, from, &note);
-        else if (from->greeted && note.kind == RD_NOTE_PROOF)
-            status = hear_proof(d, from, &note, err);
+            status = d->hear(d, from, &frame, err);
+        else if (!from->greeted && frame.kind == RD_FRAME_HELLO)
+            hear_hello(d, from, &frame);
+        else if (from->greeted && frame.kind == RD_FRAME_PROOF)
+            status = hear_proof(d, from, &frame, err);
         else
             rd_session_close(&from->session);
         if (status)
@@ -176,7 +180,7 @@ static ronda_status hear(rd_door *d, rd_visitor *from, rd_error *err)
 /* --- who comes, and who has to go --- */
 
 /* When one who has not proved the key has to go, if others wait or not. */
-static uint64_t end_of(const rd_visitor *v, bool others)
+static uint64_t end_of(const rd_incoming *v, bool others)
 {
     if (!v->greeted)
         return others ? v->since_ns : v->since_ns + SILENCE_NS;
@@ -185,13 +189,13 @@ static uint64_t end_of(const rd_visitor *v, bool others)
 
 /* A free slot for one who has proved nothing, if there is one; *next: who has to go next.  Who has proved the key
  * never has to. */
-static rd_visitor *free_place(rd_door *d, rd_visitor **next)
+static rd_incoming *free_place(rd_acceptor *d, rd_incoming **next)
 {
-    rd_visitor *found = NULL;
+    rd_incoming *found = NULL;
     uint32_t unproven = 0;
     *next = NULL;
     for (uint32_t i = 0; i < d->capacity; i++) {
-        rd_visitor *v = &d->visitors[i];
+        rd_incoming *v = &d->incoming[i];
         if (v->session.fd < 0) {
             found = v;
         } else if (!v->stays) {
@@ -204,10 +208,10 @@ static rd_visitor *free_place(rd_door *d, rd_visitor **next)
 }
 
 /* Accepts one and hears what it has said already.  *more: perhaps others wait. */
-static ronda_status let_in(rd_door *d, int listener, bool *more, rd_error *err)
+static ronda_status let_in(rd_acceptor *d, int listener, bool *more, rd_error *err)
 {
-    rd_visitor *next;
-    rd_visitor *place = free_place(d, &next);
+    rd_incoming *next;
+    rd_incoming *place = free_place(d, &next);
     *more = place || (next && rd_now_ns() >= end_of(next, true));
     if (!*more)
         return RONDA_OK;
@@ -218,8 +222,8 @@ static ronda_status let_in(rd_door *d, int listener, bool *more, rd_error *err)
                        d->rank, strerror(errno));
     if (fd < 0)
         return RONDA_OK;
-    rd_visitor comes = {.session = rd_session_open(fd, false, d->key, d->size),
-                        .since_ns = rd_now_ns()};
+    rd_incoming comes = {.session = rd_session_open(fd, false, d->key, d->size),
+                         .since_ns = rd_now_ns()};
     uint32_t user;
     if (d->local && (!rd_socket_peer(fd, &user, &comes.pid) || user != geteuid())) {
         rd_session_refuse(&comes.session, RD_REFUSES_USER); /* and takes no slot */
@@ -234,7 +238,7 @@ static ronda_status let_in(rd_door *d, int listener, bool *more, rd_error *err)
     return hear(d, place, err);
 }
 
-static ronda_status answer(rd_door *d, int listener, rd_error *err)
+static ronda_status answer(rd_acceptor *d, int listener, rd_error *err)
 {
     bool more = true;
     ronda_status status = RONDA_OK;
@@ -243,10 +247,10 @@ static ronda_status answer(rd_door *d, int listener, rd_error *err)
     return status;
 }
 
-/* Who may be heard; the time to wait at most, since those who have proved nothing have a time of their own. */
-static nfds_t look(rd_door *d, uint64_t now, uint64_t *until_ns)
+/* What is polled; the time to wait at most, since those who have proved nothing have a time of their own. */
+static nfds_t look(rd_acceptor *d, uint64_t now, uint64_t *until_ns)
 {
-    rd_visitor *next;
+    rd_incoming *next;
     nfds_t n = 0;
     const bool room = free_place(d, &next) != NULL;
     const bool open = room || (next && now >= end_of(next, true));
@@ -257,7 +261,7 @@ static nfds_t look(rd_door *d, uint64_t now, uint64_t *until_ns)
     for (uint32_t i = 0; i < d->giver_count; i++)
         d->polled[n++] = (struct pollfd){.fd = d->givers[i], .events = POLLIN};
     for (uint32_t i = 0; i < d->capacity; i++) {
-        rd_visitor *v = &d->visitors[i];
+        rd_incoming *v = &d->incoming[i];
         v->polled = n;
         if (v->session.fd >= 0)
             d->polled[n++] = (struct pollfd){.fd = v->session.fd, .events = POLLIN};
@@ -266,11 +270,11 @@ static nfds_t look(rd_door *d, uint64_t now, uint64_t *until_ns)
 }
 
 /* Hears those who have proved the key, or the others, and closes whose time is over. */
-static ronda_status hear_some(rd_door *d, bool welcome, bool ready, rd_error *err)
+static ronda_status hear_some(rd_acceptor *d, bool welcome, bool ready, rd_error *err)
 {
     const uint64_t now = rd_now_ns();
     for (uint32_t i = 0; i < d->capacity; i++) {
-        rd_visitor *v = &d->visitors[i];
+        rd_incoming *v = &d->incoming[i];
         if (v->session.fd < 0 || v->welcome != welcome || !v->polled)
             continue;
         if (ready && d->polled[v->polled].revents) {
@@ -285,7 +289,7 @@ static ronda_status hear_some(rd_door *d, bool welcome, bool ready, rd_error *er
     return RONDA_OK;
 }
 
-ronda_status rd_door_step(rd_door *d, uint64_t until_ns, rd_error *err)
+ronda_status rd_acceptor_step(rd_acceptor *d, uint64_t until_ns, rd_error *err)
 {
     const uint64_t now = rd_now_ns();
     const nfds_t n = look(d, now, &until_ns);

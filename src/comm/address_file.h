@@ -1,4 +1,4 @@
-/* meeting.h: a small file in a folder that all hosts see, in which rank 0 says where it is.
+/* address_file.h: a small file in a folder that all hosts see, in which rank 0 says where it is.
  *
  *     ronda 1
  *     job 0123456789abcdef
@@ -8,8 +8,8 @@
  *     at fd00::2
  *     end
  */
-#ifndef RD_MEETING_H
-#define RD_MEETING_H
+#ifndef RD_ADDRESS_FILE_H
+#define RD_ADDRESS_FILE_H
 
 #include <sys/types.h>
 
@@ -21,7 +21,7 @@ typedef struct {
     uint16_t port;
     uint8_t count;
     rd_ip at[RD_ADDRESSES];
-} rd_meeting;
+} rd_address_file;
 
 typedef struct {
     const char *path; /* NULL: nothing is written */
@@ -29,15 +29,16 @@ typedef struct {
     ino_t inode;
 } rd_written;
 
-enum { RD_MEETING_TEXT = 1024 };
+enum { RD_ADDRESS_FILE_TEXT = 1024 };
 
 /* Whole or not at all, for this user alone.  Refuses to overwrite what is no such file. */
-ronda_status rd_meeting_write(const char *path, const rd_meeting *meeting, rd_written *out,
-                              rd_error *err);
-void rd_meeting_remove(rd_written *written); /* unless it is another's by now */
+ronda_status rd_address_file_write(const char *path, const rd_address_file *file, rd_written *out,
+                                   rd_error *err);
+void rd_address_file_remove(rd_written *written); /* unless it is another's by now */
 /* RONDA_ETIMEOUT: it is not there yet, or no such file; *why says it shortly. */
-ronda_status rd_meeting_read(const char *path, rd_meeting *out, const char **why, rd_error *err);
+ronda_status rd_address_file_read(const char *path, rd_address_file *out, const char **why,
+                                  rd_error *err);
 /* Of its text; false: it is none. */
-bool rd_meeting_parse(const char *text, rd_meeting *out);
+bool rd_address_file_parse(const char *text, rd_address_file *out);
 
 #endif
