@@ -211,9 +211,10 @@ rd_received rd_session_receive(rd_session *s, rd_frame *frame)
 {
     for (;;) {
         size_t whole = RD_FRAME_HEAD;
-        uint8_t *to = s->head + s->have;
-        uint8_t *body = s->body;
-        if (s->have >= RD_FRAME_HEAD) {
+        uint8_t *to, *body = s->body;
+        if (s->have < RD_FRAME_HEAD) {
+            to = s->head + s->have;
+        } else {
             const rd_received verdict = judge_head(s, frame);
             if (verdict)
                 return verdict;
