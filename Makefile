@@ -188,7 +188,7 @@ demo: prepare-build
 
 SCRIPT_TESTS := tests/worlds tests/launch_hosts tests/launch_ssh tests/docs tests/format tests/house tests/symbols tests/commands tests/cli tests/bench tests/launch tests/launchers tests/hosts tests/doctor tests/install tests/man tests/tutorial
 # What has no threads, or threads that share nothing, tells the thread sanitizer nothing.
-ALONE        := $(addprefix tests/test_,check corpus draw fuzz fuzz_args fuzz_hosts hosts_file launch_frames mutants print)
+ALONE        := $(addprefix tests/test_,check corpus draw fuzz fuzz_args fuzz_hosts handshake hosts_file launch_frames mutants print)
 OTHER_TESTS  := $(if $(FULL),$(TESTS),$(filter tests/test_fold%,$(TESTS)))
 check: prepare-check
 	@tests/run tests/build \

@@ -1,4 +1,4 @@
-/* fuzz_wire.c: everything that wire.c reads.
+/* fuzz_wire.c: everything that wire.c reads (fuzz_handshake.c has the frames of the handshake).
  *
  * The first byte says which; the others, cut or filled up with zeros, are what came.  What is taken is
  * sound, and is the same when it is packed and read again. */
@@ -14,49 +14,6 @@ static void fill(uint8_t *to, size_t want, const uint8_t *bytes, size_t length)
         memcpy(to, bytes, length < want ? length : want);
 }
 
-static void read_frame(const uint8_t *bytes, size_t length)
-{
-    uint8_t in[RD_FRAME], packed[RD_FRAME], again[RD_FRAME];
-    rd_frame f, g;
-    fill(in, sizeof in, bytes, length);
-    const rd_frame_verdict verdict = rd_frame_unpack(in, &f);
-    if (verdict == RD_FRAME_VERSION)
-        fuzz_require(f.version != RD_WIRE_VERSION,
-                     "a frame of another version has another version");
-    if (verdict != RD_FRAME_OK)
-        return;
-    fuzz_require(f.kind >= RD_HELLO && f.kind <= RD_LAST_KIND, "a frame is of a kind");
-    fuzz_require(memchr(f.text, 0, sizeof f.text) && fuzz_is_one_line(f.text),
-                 "a frame's text can be shown");
-    rd_frame_pack(&f, packed);
-    fuzz_require(rd_frame_unpack(packed, &g) == RD_FRAME_OK, "a frame is taken again");
-    rd_frame_pack(&g, again);
-    fuzz_require(memcmp(packed, again, sizeof packed) == 0, "a frame stays the same");
-}
-
-static void read_note(const uint8_t *bytes, size_t length)
-{
-    enum { SIZE = 3 };
-    uint8_t in[RD_NOTE_HEAD], packed[RD_NOTE_HEAD];
-    rd_note n, m;
-    fill(in, sizeof in, bytes, length);
-    const rd_note_verdict verdict = rd_note_unpack(in, SIZE, &n);
-    fuzz_require(verdict == RD_NOTE_FOREIGN || rd_note_begins(in, sizeof in),
-                 "what is no note does not begin as one");
-    if (verdict != RD_NOTE_OK)
-        return;
-    fuzz_require(n.bytes <= RD_NOTE_BODY || (n.kind == RD_NOTE_TABLE && n.bytes == SIZE * RD_PLACE),
-                 "a note's body has bounds");
-    rd_note_pack(&n, packed);
-    fuzz_require(rd_note_unpack(packed, SIZE, &m) == RD_NOTE_OK, "a note is taken again");
-    fuzz_require(memcmp(in, packed, sizeof in) == 0, "a note has one way to be written");
-    char text[RD_NOTE_BODY + 1];
-    const size_t body = length > sizeof in ? length - sizeof in : 0;
-    rd_note_text(bytes + (body ? sizeof in : 0), (uint32_t)body, text);
-    fuzz_require(strlen(text) <= RD_NOTE_BODY && fuzz_is_one_line(text),
-                 "a note's text can be shown");
-}
-
 static void read_place(const uint8_t *bytes, size_t length)
 {
     uint8_t in[RD_PLACE], packed[RD_PLACE];
@@ -70,20 +27,6 @@ static void read_place(const uint8_t *bytes, size_t length)
                  "a place's name can be shown");
     rd_place_pack(&p, packed);
     fuzz_require(memcmp(in, packed, sizeof in) == 0, "a place has one way to be written");
-}
-
-static void read_greeting(const uint8_t *bytes, size_t length)
-{
-    uint8_t in[RD_GREETING], packed[RD_GREETING];
-    rd_greeting g, h;
-    fill(in, sizeof in, bytes, length);
-    if (rd_greeting_unpack(in, &g) != RD_FRAME_OK)
-        return;
-    rd_greeting_pack(&g, packed);
-    fuzz_require(rd_greeting_unpack(packed, &h) == RD_FRAME_OK && h.job == g.job &&
-                     h.rank == g.rank && h.to == g.to && h.size == g.size &&
-                     h.features == g.features && memcmp(h.mac, g.mac, sizeof h.mac) == 0,
-                 "a greeting stays the same");
 }
 
 static void read_head(const uint8_t *bytes, size_t length)
@@ -134,8 +77,8 @@ static void read_cause(const uint8_t *bytes, size_t length)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
-    static void (*const readers[])(const uint8_t *, size_t) = {
-        read_frame, read_note, read_place, read_greeting, read_head, read_news, read_cause};
+    static void (*const readers[])(const uint8_t *, size_t) = {read_place, read_head, read_news,
+                                                               read_cause};
     if (length)
         readers[bytes[0] % (sizeof readers / sizeof *readers)](bytes + 1, length - 1);
     return 0;

@@ -1,8 +1,8 @@
 /* seeds.c: what the fuzzers begin with, from `make fuzz-corpus`: one good file, or almost good one, of each kind.
  *
- *     seeds DIRECTORY          writes DIRECTORY/wire/..., DIRECTORY/stream/...
+ *     seeds DIRECTORY          writes DIRECTORY/handshake/..., DIRECTORY/wire/..., DIRECTORY/stream/...
  *
- * Lists of hosts and meeting files are texts, and stand in the corpus as they are. */
+ * Lists of hosts and address files are texts, and stand in the corpus as they are. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static void keep(const char *fuzzer, const char *name)
     length = 0;
 }
 
-/* --- wire: the first byte says what it is --- */
+/* --- wire and handshake: the first byte says what it is --- */
 
 static void begin(uint8_t reader)
 {
@@ -41,35 +41,46 @@ static void begin(uint8_t reader)
     add(&reader, 1);
 }
 
-static void gathering(void)
+/* Each kind of frame, as a head and a body, and as what a session hears. */
+static void handshake(void)
 {
-    static const uint32_t kinds[] = {
-        RD_NOTE_HELLO, RD_NOTE_CHALLENGE, RD_NOTE_PROOF, RD_NOTE_WELCOME, RD_NOTE_PLACE,
-        RD_NOTE_NOTED, RD_NOTE_TABLE,     RD_NOTE_READY, RD_NOTE_REJECT,  RD_NOTE_GO};
+    static const uint8_t a[RD_NONCE] = {1}, none[RD_NONCE];
     char name[40];
-    uint8_t frame[RD_FRAME], note[RD_NOTE_HEAD], place[RD_PLACE];
-    for (uint32_t kind = RD_HELLO; kind <= RD_LAST_KIND; kind += 2) {
-        rd_frame f = {.kind = kind, .rank = 1, .size = 3, .number = -4, .text = "why not"};
-        begin(0);
-        rd_frame_pack(&f, frame);
-        add(frame, sizeof frame);
-        snprintf(name, sizeof name, "frame-%u", kind);
-        keep("wire", name);
+    uint8_t head[RD_FRAME_HEAD], body[RD_FRAME_BODY] = "because.";
+    for (uint32_t kind = RD_FRAME_HELLO; kind <= RD_LAST_FRAME; kind++) {
+        const bool nonce = kind <= RD_FRAME_CHALLENGE, told = kind == RD_FRAME_SOCKET;
+        rd_frame n = {.kind = kind, .from = 2, .size = 3, .number = 1, .job = 77, .counter = 0};
+        n.bytes = nonce ? RD_NONCE : told || kind == RD_FRAME_REJECT ? 8 : 0;
+        rd_frame_seal(
+            &(rd_seal){.key = nonce ? "key" : NULL, .sender = nonce ? a : none, .receiver = none},
+            &n, body, head);
+        for (uint8_t reader = 0; reader < 3; reader++) {
+            begin(reader);
+            if (reader == 1)
+                add("\0", 1);
+            add(head, sizeof head);
+            add(body, n.bytes);
+            snprintf(name, sizeof name, "%s-%u",
+                     reader == 0   ? "frame"
+                     : reader == 1 ? "heard"
+                                   : "sealed",
+                     kind);
+            keep("handshake", name);
+        }
     }
-    for (uint32_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        rd_note n = {.kind = kinds[i], .rank = 2, .peer = 0, .size = 3, .number = 1, .job = 77};
-        n.bytes = kinds[i] <= RD_NOTE_CHALLENGE                              ? 32
-                  : kinds[i] == RD_NOTE_WELCOME || kinds[i] == RD_NOTE_PLACE ? RD_PLACE
-                  : kinds[i] == RD_NOTE_TABLE                                ? 3 * RD_PLACE
-                  : kinds[i] == RD_NOTE_REJECT                               ? 8
-                                                                             : 0;
-        begin(1);
-        rd_note_pack(&n, note);
-        add(note, sizeof note);
-        add("because.", 8);
-        snprintf(name, sizeof name, "note-%u", kinds[i]);
-        keep("wire", name);
+    begin(2); /* a whole conversation */
+    for (uint32_t kind = RD_FRAME_HELLO; kind <= RD_FRAME_GO; kind++) {
+        const rd_frame n = {.kind = kind, .bytes = kind <= RD_FRAME_CHALLENGE ? RD_NONCE : 0};
+        rd_frame_pack(&n, head);
+        add(head, sizeof head);
+        add(a, n.bytes);
     }
+    keep("handshake", "conversation");
+}
+
+static void places(void)
+{
+    uint8_t place[RD_PLACE];
     rd_place p = {.host = 5,
                   .name = "node1",
                   .pid = 77,
@@ -80,7 +91,7 @@ static void gathering(void)
                   .count = 2};
     p.at[0] = (rd_ip){.family = 4, .bytes = {10, 0, 0, 1}};
     p.at[1] = (rd_ip){.family = 6, .bytes = {0xfe, 0x80, 1}, .scope = 2};
-    begin(2);
+    begin(0);
     rd_place_pack(&p, place);
     add(place, sizeof place);
     keep("wire", "place");
@@ -101,25 +112,20 @@ static rd_head message(uint32_t bytes, uint64_t total)
 
 static void connected(void)
 {
-    uint8_t greeting[RD_GREETING], head[RD_HEAD], news[RD_NEWS_ITEM], cause[RD_CAUSE];
-    rd_greeting g = {.rank = 1, .to = 0, .size = 3, .job = 77};
-    begin(3);
-    rd_greeting_pack(&g, greeting);
-    add(greeting, sizeof greeting);
-    keep("wire", "greeting");
+    uint8_t head[RD_HEAD], news[RD_NEWS_ITEM], cause[RD_CAUSE];
     rd_head h = message(64, 100);
-    begin(4);
+    begin(1);
     rd_head_pack(&h, head);
     add(head, sizeof head);
     keep("wire", "head");
     rd_news n = {.rank = 2, .awaits = 1, .age_ms = 30, .inside = true, .call = message(4, 4).call};
-    begin(5);
+    begin(2);
     rd_news_pack(&n, news);
     add(news, sizeof news);
     keep("wire", "news");
     rd_error e = {.rank = 1, .sequence = 3};
     rd_fail(&e, RONDA_EPEER, 2, "rank 2 died in allreduce #3");
-    begin(6);
+    begin(3);
     rd_cause_pack(&e, cause);
     add(cause, sizeof cause);
     keep("wire", "cause");
@@ -285,7 +291,8 @@ int main(int count, char **arguments)
         return 2;
     }
     directory = arguments[1];
-    gathering();
+    handshake();
+    places();
     connected();
     messages();
     credits();

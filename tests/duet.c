@@ -46,12 +46,24 @@ int duet_dial(const duet *s)
     return fd;
 }
 
+static void greet_as(int fd, uint32_t kind, uint32_t rank)
+{
+    static const uint8_t none[RD_NONCE];
+    uint8_t packed[RD_GREETING];
+    rd_frame greeting = {
+        .kind = kind, .from = rank, .size = DUET_SIZE, .job = DUET_JOB, .counter = 1};
+    rd_frame_seal(&(rd_seal){.sender = none, .receiver = none}, &greeting, NULL, packed);
+    CHECK(send(fd, packed, sizeof packed, MSG_NOSIGNAL) == sizeof packed, "%s", strerror(errno));
+}
+
 void duet_greet(int fd, uint32_t rank)
 {
-    uint8_t packed[RD_GREETING];
-    rd_greeting_pack(&(rd_greeting){.rank = rank, .to = 0, .size = DUET_SIZE, .job = DUET_JOB},
-                     packed);
-    CHECK(send(fd, packed, sizeof packed, MSG_NOSIGNAL) == sizeof packed, "%s", strerror(errno));
+    greet_as(fd, RD_FRAME_GREETING, rank);
+}
+
+void duet_answer(int fd, uint32_t rank)
+{
+    greet_as(fd, RD_FRAME_ANSWER, rank);
 }
 
 bool duet_open(duet *s)

@@ -21,7 +21,8 @@ typedef struct {
 bool duet_open(duet *s); /* nobody listens where rank 2 should be */
 int duet_dial(const duet *s);
 void duet_greet(int fd, uint32_t rank);
-bool duet_open_and_greet(duet *s); /* as rank 1, who may lie from now on */
+void duet_answer(int fd, uint32_t rank); /* the first greeting of rank 0 */
+bool duet_open_and_greet(duet *s);       /* as rank 1, who may lie from now on */
 bool duet_alarmed(const duet *s);
 
 /* What is written: the bytes of a message depend on where they are. */

@@ -9,7 +9,7 @@
 #include "harness.h"
 
 typedef int fuzzer(const uint8_t *bytes, size_t length);
-fuzzer fuzz_wire, fuzz_stream, fuzz_hosts, fuzz_meeting;
+fuzzer fuzz_handshake, fuzz_wire, fuzz_stream, fuzz_hosts, fuzz_address_file;
 
 enum { MOST_BYTES = 1 << 20 };
 
@@ -50,6 +50,11 @@ static void replay(const char *name, fuzzer *fuzz)
     CHECK(files > 0, "%s is empty", folder);
 }
 
+TEST(the_corpus_of_handshake)
+{
+    replay("handshake", fuzz_handshake);
+}
+
 TEST(the_corpus_of_wire)
 {
     replay("wire", fuzz_wire);
@@ -65,7 +70,7 @@ TEST(the_corpus_of_hosts)
     replay("hosts", fuzz_hosts);
 }
 
-TEST(the_corpus_of_meeting)
+TEST(the_corpus_of_address_file)
 {
-    replay("meeting", fuzz_meeting);
+    replay("address_file", fuzz_address_file);
 }

@@ -97,12 +97,12 @@ TEST(a_table_of_the_largest_world)
         if (!CHECK(rd_place_unpack(packed, &again) && again.pid == places[r].pid, "rank %u", r))
             break;
     }
-    const rd_note note = {
-        .kind = RD_NOTE_TABLE, .size = RD_MOST_RANKS, .bytes = RD_MOST_RANKS * (uint32_t)RD_PLACE};
-    uint8_t head[RD_NOTE_HEAD];
-    rd_note read;
-    rd_note_pack(&note, head);
-    CHECK(rd_note_unpack(head, RD_MOST_RANKS, &read) == RD_NOTE_OK && read.bytes == note.bytes,
+    const rd_frame note = {
+        .kind = RD_FRAME_TABLE, .size = RD_MOST_RANKS, .bytes = RD_MOST_RANKS * (uint32_t)RD_PLACE};
+    uint8_t head[RD_FRAME_HEAD];
+    rd_frame read;
+    rd_frame_pack(&note, head);
+    CHECK(rd_frame_unpack(head, &read) == RD_FRAME_OK && read.bytes == note.bytes,
           "the note of the table");
     CHECK(rd_now_ns() - start < 10000000000u, "it took %" PRIu64 " ms",
           (rd_now_ns() - start) / 1000000);

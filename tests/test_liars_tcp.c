@@ -357,7 +357,7 @@ TEST(messages_on_two_connections)
     }
     if (!CHECK(called >= 0, "rank 0 has not called: %s", strerror(errno)))
         return;
-    duet_greet(called, 1);
+    duet_answer(called, 1);
     s.peer = duet_dial(&s);
     duet_greet(s.peer, 1);
     const rd_head h = duet_message(1, 8, 8);

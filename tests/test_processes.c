@@ -449,8 +449,8 @@ TEST(another_size_or_key)
                                     {1, 2, "k", RONDA_OK, "joined"}});
 }
 
-/* A stranger at rank 0's door says rubbish, or nothing. */
-static int stranger(job *j, uint32_t rank)
+/* An unproven connection to rank 0 says rubbish, or nothing. */
+static int unproven(job *j, uint32_t rank)
 {
     if (rank < 2) {
         static const join_case cases[] = {{0, 2, "k", RONDA_OK, "joined"},
@@ -479,7 +479,7 @@ static int stranger(job *j, uint32_t rank)
 
 TEST(strangers_do_no_harm)
 {
-    job_run(8, stranger, NULL, 30);
+    job_run(8, unproven, NULL, 30);
 }
 
 /* --- a system without pidfds --- */

@@ -1,6 +1,6 @@
 /* test_rendezvous.c: ranks of several hosts find each other, over the loopback, as threads and as processes.
  *
- * test_rendezvous_wrong.c has the mistakes and the strangers. */
+ * test_rendezvous_wrong.c has the mistakes and the unproven. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

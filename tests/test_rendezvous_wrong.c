@@ -140,7 +140,7 @@ TEST(other_keys_and_none)
     w.of[3].j.key = NULL;
     w.of[4].absent = true;
     gather_run(&w);
-    check_says(&w, 2, RONDA_EINVAL, "rank 1: its RONDA_KEY is not that of rank 0");
+    check_says(&w, 2, RONDA_EINVAL, "rank 1: its RONDA_KEY is not rank 0's");
     check_says(&w, 3, RONDA_EINVAL, "rank 0 has a RONDA_KEY, rank 1 has none");
     check_started(&w, 0, 2);
     gather_close(&w);
@@ -264,7 +264,7 @@ static void register_and_go(const rd_joining *j)
         .name = "nowhere", .pid = 77, .cpus = 1, .quota = 1, .port = gather_port(), .count = 1};
     rd_place root;
     rd_error err = {0};
-    rd_note note = {.kind = RD_NOTE_PLACE, .bytes = RD_PLACE};
+    rd_frame note = {.kind = RD_FRAME_PLACE, .bytes = RD_PLACE};
     uint8_t bytes[RD_PLACE];
     const char *why = "";
     rd_ip_read("127.0.0.1", &place.at[0]);
@@ -273,9 +273,9 @@ static void register_and_go(const rd_joining *j)
     ronda_status status = RONDA_ETIMEOUT;
     for (int i = 0; i < 500 && status == RONDA_ETIMEOUT; i++, sleep_ms(5))
         status = rd_reach_once(&reaching, &session, &root, &err);
-    CHECK(!status && rd_session_say(&session, &note, bytes, reaching.until_ns) &&
-              rd_session_await(&session, reaching.until_ns, &note) == RD_HEARD_NOTE &&
-              note.kind == RD_NOTE_NOTED && note.number == 0,
+    CHECK(!status && rd_session_send(&session, &note, bytes, reaching.until_ns) &&
+              rd_session_await(&session, reaching.until_ns, &note) == RD_RECEIVED_FRAME &&
+              note.kind == RD_FRAME_NOTED && note.number == 0,
           "rank 0 does not take it: %s", err.message);
     rd_session_close(&session);
 }
@@ -308,7 +308,7 @@ TEST(a_rank_of_the_tree_is_gone)
     }
 }
 
-/* --- strangers at rank 0's door --- */
+/* --- unproven connections to rank 0 --- */
 
 typedef struct {
     char address[100];
@@ -316,9 +316,9 @@ typedef struct {
     uint32_t times;
     pthread_t thread;
     int fds[200];
-} strangers;
+} unproven;
 
-static int knock(const char *text)
+static int dial(const char *text)
 {
     rd_address a;
     rd_error err = {0};
@@ -341,10 +341,10 @@ static int knock(const char *text)
 
 static void *be_strange(void *context)
 {
-    strangers *s = context;
+    unproven *s = context;
     rng r = rng_start();
     for (uint32_t i = 0; i < s->times; i++) {
-        s->fds[i % 200] = knock(s->address);
+        s->fds[i % 200] = dial(s->address);
         if (s->fds[i % 200] >= 0)
             s->talk(s->fds[i % 200], &r);
         if (i >= 100)
@@ -379,27 +379,27 @@ static void say_it_slowly(int fd, rng *r)
 /* A hello that is almost one, and what follows almost a proof. */
 static void say_almost(int fd, rng *r)
 {
-    char bytes[RD_NOTE_HEAD + RD_PLACE] = {0}, answer[RD_NOTE_HEAD + 32];
-    rd_note n = {.kind = RD_NOTE_HELLO, .rank = 1, .size = 2, .number = 1, .bytes = 32};
-    rd_note_pack(&n, (uint8_t *)bytes);
-    size_t length = RD_NOTE_HEAD + 32;
+    char bytes[RD_FRAME_HEAD + RD_PLACE] = {0}, answer[RD_FRAME_HEAD + RD_NONCE];
+    rd_frame n = {.kind = RD_FRAME_HELLO, .from = 1, .size = 2, .number = 1, .bytes = RD_NONCE};
+    rd_frame_pack(&n, (uint8_t *)bytes);
+    size_t length = RD_FRAME_HEAD + RD_NONCE;
     const bool early = rng_below(r, 2);
     if (early)
         length = mangle(r, bytes, length, sizeof bytes, false);
     if (send(fd, bytes, length, MSG_NOSIGNAL) < 0 || early ||
         recv(fd, answer, sizeof answer, 0) <= 0)
         return;
-    n.kind = rng_below(r, 2) ? RD_NOTE_PROOF : 65 + (uint32_t)rng_below(r, 10);
-    n.bytes = n.kind == RD_NOTE_PROOF ? 0 : (uint32_t)rng_below(r, 300);
+    n.kind = rng_below(r, 2) ? RD_FRAME_PROOF : 1 + (uint32_t)rng_below(r, RD_LAST_FRAME);
+    n.bytes = n.kind == RD_FRAME_PROOF ? 0 : (uint32_t)rng_below(r, 300);
     memset(n.mac, (int)rng_next(r), sizeof n.mac);
-    rd_note_pack(&n, (uint8_t *)bytes);
-    send(fd, bytes, RD_NOTE_HEAD, MSG_NOSIGNAL);
+    rd_frame_pack(&n, (uint8_t *)bytes);
+    send(fd, bytes, RD_FRAME_HEAD, MSG_NOSIGNAL);
 }
 
 static void check_survives(const char *what, void (*talk)(int fd, rng *r), uint32_t times)
 {
     gathered w = gather_open(2, NULL);
-    strangers s = {.talk = talk, .times = times};
+    unproven s = {.talk = talk, .times = times};
     snprintf(s.address, sizeof s.address, "%s", w.address);
     memset(s.fds, -1, sizeof s.fds);
     w.of[1].late_ms = 300;
@@ -415,7 +415,7 @@ static void check_survives(const char *what, void (*talk)(int fd, rng *r), uint3
             close(s.fds[i]);
 }
 
-TEST(strangers_do_not_stop_the_job)
+TEST(unproven_connections_do_not_stop_the_job)
 {
     test_deadline(100);
     check_survives("port scanner", scan, 100);
@@ -440,7 +440,7 @@ static void *answer_wrongly(void *context)
         const int fd = accept(i->listener, NULL, NULL);
         if (fd < 0)
             return NULL;
-        char hello[RD_NOTE_HEAD + 32];
+        char hello[RD_FRAME_HEAD + RD_NONCE];
         recv(fd, hello, sizeof hello, 0);
         send(fd, i->bytes, i->count, MSG_NOSIGNAL);
         sleep_ms(20);
@@ -476,22 +476,18 @@ static void check_impostor(const void *bytes, size_t count, ronda_status status,
 
 TEST(something_else_answers_at_rank_0s_address)
 {
-    uint8_t note[RD_NOTE_HEAD + 32] = {0}, frame[RD_FRAME];
+    uint8_t note[RD_FRAME_HEAD + RD_NONCE] = {0}, told[RD_FRAME_HEAD + 2];
+    static const uint8_t none[RD_NONCE];
     check_impostor("HTTP/1.1 400 Bad Request\r\n\r\n", 28, RONDA_EPEER,
                    "what answers is not rank 0");
-    rd_note_pack(&(rd_note){.kind = RD_NOTE_CHALLENGE, .bytes = 32}, note);
+    rd_frame_pack(&(rd_frame){.kind = RD_FRAME_CHALLENGE, .bytes = RD_NONCE}, note);
+    check_impostor(note, sizeof note, RONDA_EPEER, "what answers does not know the job's key");
     note[8] = 99; /* the version */
     check_impostor(note, sizeof note, RONDA_EUNSUPPORTED, "speaks version 99");
-    rd_frame_pack(&(rd_frame){.kind = RD_DOOR, .text = "@x"}, frame);
-    check_impostor(frame, sizeof frame, RONDA_EINVAL, "by shared memory");
-    uint8_t both[2 * RD_NOTE_HEAD + 32 + RD_PLACE] = {0};
-    rd_place_pack(
-        &(rd_place){
-            .name = "x", .pid = 1, .cpus = 1, .quota = 1, .port = 1, .count = 1, .at[0].family = 4},
-        both + 2 * RD_NOTE_HEAD + 32);
-    rd_note_pack(&(rd_note){.kind = RD_NOTE_CHALLENGE, .bytes = 32}, both);
-    rd_note_pack(&(rd_note){.kind = RD_NOTE_WELCOME, .job = 1, .bytes = RD_PLACE},
-                 both + RD_NOTE_HEAD + 32);
-    check_impostor(both, sizeof both, RONDA_EPEER, "what answers does not know the job's key");
+    check_impostor(note, 12, RONDA_EUNSUPPORTED, "speaks version 99");
+    rd_frame_seal(&(rd_seal){.sender = none, .receiver = none},
+                  &(rd_frame){.kind = RD_FRAME_SOCKET, .bytes = 2}, "@x", told);
+    memcpy(told + RD_FRAME_HEAD, "@x", 2);
+    check_impostor(told, sizeof told, RONDA_EINVAL, "by shared memory");
     check_impostor("", 0, RONDA_ETIMEOUT, "it closed the connection");
 }

@@ -236,31 +236,31 @@ static size_t hear_all(int fd, uint8_t *bytes, size_t capacity)
 
 static void ask_for_everything(const gathered *w)
 {
-    static const rd_note asks[] = {
-        {.kind = RD_NOTE_HELLO, .rank = 1, .size = 3, .number = 1, .bytes = 32},
-        {.kind = RD_NOTE_HELLO, .rank = 1, .size = 7, .number = 1, .bytes = 32},
-        {.kind = RD_NOTE_HELLO, .rank = 9, .size = 3, .number = 1, .bytes = 32},
-        {.kind = RD_NOTE_HELLO, .rank = 1, .size = 3, .number = 0, .bytes = 32},
-        {.kind = RD_NOTE_HELLO, .rank = 1, .peer = 2, .size = 3, .number = 2, .bytes = 32},
-        {.kind = RD_NOTE_PROOF, .rank = 1, .size = 3},
-        {.kind = RD_NOTE_GO, .rank = 1, .size = 3}};
+    static const rd_frame asks[] = {
+        {.kind = RD_FRAME_HELLO, .from = 1, .size = 3, .number = 1, .bytes = RD_NONCE},
+        {.kind = RD_FRAME_HELLO, .from = 1, .size = 7, .number = 1, .bytes = RD_NONCE},
+        {.kind = RD_FRAME_HELLO, .from = 9, .size = 3, .number = 1, .bytes = RD_NONCE},
+        {.kind = RD_FRAME_HELLO, .from = 1, .size = 3, .number = 0, .bytes = RD_NONCE},
+        {.kind = RD_FRAME_HELLO, .from = 1, .to = 2, .size = 3, .number = 2, .bytes = RD_NONCE},
+        {.kind = RD_FRAME_PROOF, .from = 1, .size = 3},
+        {.kind = RD_FRAME_GO, .from = 1, .size = 3}};
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
-        uint8_t bytes[RD_NOTE_HEAD + 32] = {0}, heard[4096];
+        uint8_t bytes[RD_FRAME_HEAD + RD_NONCE] = {0}, heard[4096];
         const int fd = dial_until(w->address);
         if (i == 0)
             sleep_ms(200); /* now rank 1 has come */
-        rd_note_pack(&asks[i], bytes);
-        send(fd, bytes, RD_NOTE_HEAD + asks[i].bytes, MSG_NOSIGNAL);
+        rd_frame_pack(&asks[i], bytes);
+        send(fd, bytes, RD_FRAME_HEAD + asks[i].bytes, MSG_NOSIGNAL);
         const size_t have = hear_all(fd, heard, sizeof heard);
         close(fd);
-        rd_note n = {0};
+        rd_frame n = {0};
         if (!have)
             continue;
-        CHECK(have == RD_NOTE_HEAD && rd_note_unpack(heard, 3, &n) == RD_NOTE_OK &&
-                  n.kind == RD_NOTE_REJECT,
+        CHECK(have == RD_FRAME_HEAD && rd_frame_unpack(heard, &n) == RD_FRAME_OK &&
+                  n.kind == RD_FRAME_REJECT,
               "hello %zu: %zu bytes of kind %u", i, have, n.kind);
-        CHECK(!n.size && !n.rank && !n.peer && !n.job && !n.bytes,
-              "hello %zu: size %u, rank %u, peer %u, %u bytes", i, n.size, n.rank, n.peer, n.bytes);
+        CHECK(!n.size && !n.from && !n.to && !n.job && !n.bytes,
+              "hello %zu: size %u, rank %u, peer %u, %u bytes", i, n.size, n.from, n.to, n.bytes);
     }
 }
 
@@ -286,7 +286,7 @@ static void listen_and_hear(const gathered *w)
                "cannot listen"))
         return;
     uint8_t heard[1000];
-    rd_note n = {0};
+    rd_frame n = {0};
     struct pollfd comes = {.fd = fd, .events = POLLIN};
     const int from = poll(&comes, 1, 10000) == 1 ? accept(fd, NULL, NULL) : -1;
     if (!CHECK(from >= 0, "nobody comes")) {
@@ -294,10 +294,10 @@ static void listen_and_hear(const gathered *w)
         return;
     }
     const size_t have = hear_all(from, heard, sizeof heard);
-    CHECK(have == RD_NOTE_HEAD + 32 && rd_note_unpack(heard, 3, &n) == RD_NOTE_OK &&
-              n.kind == RD_NOTE_HELLO,
+    CHECK(have == RD_FRAME_HEAD + RD_NONCE && rd_frame_unpack(heard, &n) == RD_FRAME_OK &&
+              n.kind == RD_FRAME_HELLO,
           "%zu bytes of kind %u", have, n.kind);
-    CHECK(!n.size && !n.rank && !n.peer && !n.job, "size %u, rank %u", n.size, n.rank);
+    CHECK(!n.size && !n.from && !n.to && !n.job, "size %u, rank %u", n.size, n.from);
     close(from);
     close(fd);
 }
@@ -379,8 +379,9 @@ static void flood(const gathered *w)
     enum { POURS = 3 };
     static uint8_t bytes[1 << 19];
     const double end = seconds_now() + 12;
-    rd_note_pack(&(rd_note){.kind = RD_NOTE_HELLO, .rank = 99, .size = 2, .number = 1, .bytes = 32},
-                 bytes);
+    rd_frame_pack(
+        &(rd_frame){.kind = RD_FRAME_HELLO, .from = 99, .size = 2, .number = 1, .bytes = RD_NONCE},
+        bytes);
     while (goes_on(w, end)) {
         const struct timeval patience = {.tv_sec = 1};
         pthread_t threads[POURS];

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RD_NONCE = 32, RD_MAC = 32 };
+enum { RD_NONCE = 16, RD_MAC = 32 };
 
 bool rd_random(void *to, size_t bytes); /* from the system; false: it has none */
 bool rd_mac_possible(void);             /* is there a libcrypto? */

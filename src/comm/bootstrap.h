@@ -2,6 +2,7 @@
 #ifndef RD_BOOTSTRAP_H
 #define RD_BOOTSTRAP_H
 
+#include "base/handshake.h"
 #include "comm/socket.h"
 #include "transport/transport.h"
 
@@ -12,7 +13,7 @@ typedef struct {
     uint64_t timeout_ns;
     bool sockets_alone;     /* also between ranks of one host */
     bool hosts;             /* they meet as ranks of several hosts (rendezvous.c) */
-    bool insecure;          /* strangers may come in when there is no key */
+    bool insecure;          /* anybody may come in when there is no key */
     uint8_t checksum;       /* an rd_checksum */
     const char *interfaces; /* RONDA_IFACE, or NULL */
     const uint32_t
@@ -29,20 +30,13 @@ static inline uint32_t rd_join_name(const rd_joining *j, uint32_t rank)
 enum { RD_GRACE_PART = 12 };
 
 /* Rank 0 was found, and said nothing until the deadline. */
-ronda_status rd_rank_0_is_mute(const rd_joining *j, rd_error *err);
+ronda_status rd_rank_0_did_not_answer(const rd_joining *j, rd_error *err);
 
 /* Joins the world.  One deadline for all of it; the error names the ranks that did not come. */
 ronda_status rd_bootstrap(const rd_joining *joining, rd_link **out, rd_error *err);
 
-/* In a hello: has the guest a key, and libcrypto for a mac that proves it? */
-enum { RD_KEYLESS, RD_PROVES, RD_ONLY_TELLS };
-int32_t rd_join_way(const char *key);
-
-/* What both sides answer to the two nonces, rank and size.  RD_PROVES: a mac of the key, HMAC-SHA-256.  RD_ONLY_TELLS:
- * a plain hash, which is no mac and proves nothing: both sides are the same user's, which the system vouches for,
- * and a key that is another by mistake is seen.  Without a key: zeros.  false: libcrypto fails */
-bool rd_join_answer(const char *key, const char *who, const uint8_t root[32],
-                    const uint8_t guest[32], uint32_t rank, uint32_t size, uint8_t out[32]);
+/* How ranks of one host know each other: by their user, and by the key if there is one. */
+rd_way rd_join_way(const char *key);
 
 /* gather.c: rank 0 */
 ronda_status rd_gather(const rd_joining *joining, rd_link **out, rd_error *err);

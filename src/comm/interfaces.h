@@ -19,7 +19,7 @@ uint32_t rd_interfaces_list(rd_interface out[RD_INTERFACES]);
 typedef struct {
     const char *filter;  /* RONDA_IFACE: "eth0,ib0", "^docker0,lo"; NULL: all */
     const rd_ip *route;  /* the address that leads to rank 0, or NULL */
-    bool loopback_alone; /* others could be reached by strangers */
+    bool loopback_alone; /* others can be reached by anybody */
 } rd_wish;
 
 /* In the order in which they are offered. */

@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/proof.h"
 #include "comm/lookup.h"
+#include "transport/wire.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -31,111 +31,78 @@ static ronda_status is_other(rd_target *t, const char *what)
 }
 
 /* The last try is cut short by the deadline: what the tries before it found is worth more than that. */
-static void note_silence(const rd_reaching *r, rd_target *t)
+static void set_silence(const rd_reaching *r, rd_target *t)
 {
     if (!*t->why || rd_now_ns() < r->until_ns)
         snprintf(t->why, sizeof t->why, "no answer");
 }
 
 /* Who has proved nothing says only which refusal it is, and the sentence is this rank's own. */
-static ronda_status refused(const rd_reaching *r, rd_target *t, const rd_note *note, rd_error *err)
+static ronda_status refused(const rd_reaching *r, rd_target *t, const rd_frame *frame,
+                            rd_error *err)
 {
-    switch (note->number) {
-    case RD_REFUSES_KEY:
-        return rd_fail(err, RONDA_EINVAL, r->peer, "rank %u: its RONDA_KEY is not that of rank %u",
-                       r->rank, r->peer);
-    case RD_REFUSES_NO_KEY:
-        return rd_fail(err, RONDA_EINVAL, r->peer,
-                       "rank %u has a RONDA_KEY, rank %u has none: give all ranks the same",
-                       r->peer, r->rank);
-    case RD_REFUSES_ANY_KEY:
-        return rd_fail(err, RONDA_EINVAL, r->peer,
-                       "rank %u has no RONDA_KEY, rank %u has one: give all ranks the same",
-                       r->peer, r->rank);
-    case RD_REFUSES_CAUTION:
-        return rd_fail(err, RONDA_EINVAL, r->peer,
-                       "rank %u lets in whoever comes, rank %u only its own user: set RONDA_KEY or "
-                       "RONDA_INSECURE=1 on all ranks",
-                       r->peer, r->rank);
-    case RD_REFUSES_VERSION:
-    case RD_REFUSES_FAILURE:
-        return rd_fail(err, RONDA_EUNSUPPORTED, r->peer, "rank %u: rank %u %s", r->rank, r->peer,
-                       note->number == RD_REFUSES_VERSION ? "speaks another version"
-                                                          : "has no random numbers");
-    default:
-        return is_other(t, "what answers makes no sense");
-    }
+    char text[RD_REFUSAL_TEXT], caller[32];
+    snprintf(caller, sizeof caller, "rank %u", r->rank);
+    const ronda_status status = rd_refusal_text(frame->number, r->peer, caller, text);
+    return status ? rd_fail(err, status, r->peer, "%s", text)
+                  : is_other(t, "what answers makes no sense");
 }
 
-static ronda_status expect(const rd_reaching *r, rd_target *t, rd_session *s, uint32_t kind,
-                           rd_note *note, rd_error *err)
+/* What came of the handshake, if it is no frame. */
+static ronda_status unheard(const rd_reaching *r, rd_target *t, rd_received received,
+                            const rd_frame *frame, rd_error *err)
 {
-    const uint64_t end = rd_deadline_ns(TALK_NS);
-    const rd_heard heard = rd_session_await(s, end < r->until_ns ? end : r->until_ns, note);
     char what[48];
-    snprintf(what, sizeof what, "what answers is not rank %u", r->peer);
-    switch (heard) {
-    case RD_HEARD_PART:
-        note_silence(r, t);
+    switch (received) {
+    case RD_RECEIVED_PART:
+        set_silence(r, t);
         return RONDA_ETIMEOUT;
-    case RD_HEARD_END:
+    case RD_RECEIVED_END:
         snprintf(t->why, sizeof t->why, "it closed the connection");
         return RONDA_ETIMEOUT;
-    case RD_HEARD_FOREIGN:
-        return is_other(t, what);
-    case RD_HEARD_FORGED:
+    case RD_RECEIVED_FORGED:
         return is_other(t, "what answers does not know the job's key");
-    case RD_HEARD_VERSION:
+    case RD_RECEIVED_VERSION:
         return rd_fail(err, RONDA_EUNSUPPORTED, r->peer,
                        "rank %u: rank %u speaks version %u, this is version %d", r->rank, r->peer,
-                       note->version, RD_WIRE_VERSION);
-    case RD_HEARD_FRAME:
-        return rd_fail(
-            err, RONDA_EINVAL, r->peer,
-            "rank %u joins with RONDA_TRANSPORT=tcp or a host's address, rank %u by shared memory",
-            r->rank, r->peer);
+                       frame->version, RD_WIRE_VERSION);
+    case RD_RECEIVED_UNABLE:
+        return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY,
+                       "rank %u: no random numbers, or libcrypto does not prove the job's key",
+                       r->rank);
     default:
-        break;
+        snprintf(what, sizeof what, "what answers is not rank %u", r->peer);
+        return is_other(t, what);
     }
-    if (note->kind == RD_NOTE_REJECT && !s->proven)
-        return refused(r, t, note, err);
-    if (note->kind == RD_NOTE_REJECT) {
-        const ronda_status status = rd_session_rejected(s, note, err);
-        return status == RONDA_EPEER ? is_other(t, "it is of another job") : status;
-    }
-    return note->kind == kind ? RONDA_OK : is_other(t, what);
-}
-
-static ronda_status say(const rd_reaching *r, rd_target *t, rd_session *s, const rd_note *note,
-                        const void *body)
-{
-    if (rd_session_say(s, note, body, r->until_ns))
-        return RONDA_OK;
-    snprintf(t->why, sizeof t->why, "it closed the connection");
-    return RONDA_ETIMEOUT;
 }
 
 static ronda_status greet(rd_reaching *r, rd_target *t, rd_session *s, rd_place *place,
                           rd_error *err)
 {
-    rd_note note = {.kind = RD_NOTE_HELLO, .number = (int32_t)t->way, .bytes = 32};
-    if (!rd_random(s->nonces[0], 32))
-        return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: the system has no random numbers",
-                       r->rank);
-    ronda_status status = say(r, t, s, &note, s->nonces[0]);
-    if (!status)
-        status = expect(r, t, s, RD_NOTE_CHALLENGE, &note, err);
-    if (status)
-        return status;
-    note = (rd_note){.kind = RD_NOTE_PROOF, .rank = r->rank, .peer = r->peer, .job = r->job};
-    status = say(r, t, s, &note, NULL);
-    if (!status)
-        status = expect(r, t, s, RD_NOTE_WELCOME, &note, err);
-    if (status)
-        return status;
-    if (note.rank != r->peer || (r->job && note.job != r->job) || !rd_place_unpack(s->body, place))
+    const uint64_t end = rd_deadline_ns(TALK_NS);
+    const rd_frame proof = {.kind = RD_FRAME_PROOF, .from = r->rank, .to = r->peer, .job = r->job};
+    rd_frame frame;
+    const rd_received received =
+        rd_session_greet(s, t->way, &proof, -1, end < r->until_ns ? end : r->until_ns, &frame);
+    if (received != RD_RECEIVED_FRAME)
+        return unheard(r, t, received, &frame, err);
+    if (frame.kind == RD_FRAME_SOCKET)
+        return rd_fail(
+            err, RONDA_EINVAL, r->peer,
+            "rank %u joins with RONDA_TRANSPORT=tcp or a host's address, rank %u by shared memory",
+            r->rank, r->peer);
+    if (frame.kind == RD_FRAME_REJECT && !s->proven)
+        return refused(r, t, &frame, err);
+    if (frame.kind == RD_FRAME_REJECT) {
+        const ronda_status status = rd_session_rejected(s, &frame, err);
+        return status == RONDA_EPEER ? is_other(t, "it is of another job") : status;
+    }
+    if (frame.kind != RD_FRAME_WELCOME)
+        return unheard(r, t, RD_RECEIVED_FOREIGN, &frame, err);
+    if (frame.from != r->peer || (r->job && frame.job != r->job) || frame.bytes != RD_PLACE ||
+        !rd_place_unpack(s->body, place))
         return is_other(t, "what answers is another rank");
-    r->job = note.job;
+    r->job = frame.job;
     return RONDA_OK;
 }
 
@@ -159,7 +126,7 @@ static bool fetch_secret(const rd_reaching *r, rd_target *t)
         snprintf(t->why, sizeof t->why, "another user's process answers");
         return r->way == RD_WAY_OPEN;
     default:
-        note_silence(r, t);
+        set_silence(r, t);
         return false;
     }
 }
@@ -267,7 +234,7 @@ ronda_status rd_reach_once(rd_reaching *r, rd_session *session, rd_place *place,
     for (uint32_t i = 0; i < started; i++)
         if (polled[i].fd >= 0) {
             close(polled[i].fd);
-            note_silence(r, &r->at[i]);
+            set_silence(r, &r->at[i]);
         }
     return status;
 }

@@ -1,8 +1,8 @@
-/* rendezvous.c: joining a world over several hosts, as a guest of rank 0.
+/* rendezvous.c: joining a world over several hosts, which rank 0 gathers.
  *
- *     guest                                          rank 0 (rendezvous_root.c)
- *       | == hello, challenge, proof, welcome =======> |   session.h (without a key: same_user.h first)
- *       | --- place: where the guest listens --------> |
+ *     rank r                                         rank 0 (rendezvous_root.c)
+ *       | == hello, challenge, proof, welcome =======> |   base/handshake.h (without a key: same_user.h first)
+ *       | --- place: where r listens ----------------> |
  *       | <-- noted ---------------------------------- |   or reject: why
  *       |               ... until all have come ...    |
  *       | <-- table, from whom the tree says --------- |   or reject: who is missing
@@ -10,7 +10,7 @@
  *       | <-- go ------------------------------------- |
  *
  * Up to RD_HELD_RANKS ranks stay on the line, so that one who dies is missed at once.  In larger worlds
- * the guest hangs up and is called back at its own listener, by the rank above it in the tree or by
+ * the rank hangs up and is called back at its own listener, by the rank above it in the tree or by
  * rank 0 with bad news, so that no rank holds more than a few sockets. */
 #include "comm/rendezvous.h"
 
@@ -19,9 +19,9 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/proof.h"
-#include "comm/door.h"
+#include "comm/acceptor.h"
+#include "comm/address_file.h"
 #include "comm/interfaces.h"
-#include "comm/meeting.h"
 #include "comm/reach.h"
 
 #include <errno.h>
@@ -75,7 +75,7 @@ static int listen_at(const rd_ip *ip, bool both)
     return -1;
 }
 
-/* Both kinds of addresses if the host has both; strangers cannot reach the loopback. */
+/* Both kinds of addresses if the host has both; other hosts cannot reach the loopback. */
 static bool open_listener(rd_gathering *g)
 {
     const rd_ip loopback = {.family = 4, .bytes = {127, 0, 0, 1}};
@@ -118,6 +118,9 @@ ronda_status rd_gathering_settle(rd_gathering *g, const rd_ip *rank_0)
     g->own.cpus = rd_usable_cpus();
     g->own.quota = rd_cpu_quota();
     g->own.cores = rd_cpu_mark();
+    if (!rd_random(g->own.nonce, sizeof g->own.nonce))
+        return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY,
+                       "rank %u: the system has no random numbers", g->j->rank);
     return rd_interfaces_choose(all, count, &wish, &g->own, g->err);
 }
 
@@ -135,11 +138,11 @@ static ronda_status unreachable(const rd_gathering *g, const rd_reaching *r, con
 }
 
 /* What rank 0 has written, if it is new; *known: what was read before. */
-static ronda_status look_into_file(rd_gathering *g, rd_reaching *r, rd_meeting *known,
+static ronda_status look_into_file(rd_gathering *g, rd_reaching *r, rd_address_file *known,
                                    const char **why)
 {
-    rd_meeting m;
-    const ronda_status status = rd_meeting_read(g->j->address.path, &m, why, g->err);
+    rd_address_file m;
+    const ronda_status status = rd_address_file_read(g->j->address.path, &m, why, g->err);
     if (status)
         return status;
     *why = NULL;
@@ -163,7 +166,8 @@ static ronda_status look_into_file(rd_gathering *g, rd_reaching *r, rd_meeting *
 }
 
 /* The addresses of rank 0, as far as they are known by now. */
-static ronda_status look_up(rd_gathering *g, rd_reaching *r, rd_meeting *known, const char **why)
+static ronda_status look_up(rd_gathering *g, rd_reaching *r, rd_address_file *known,
+                            const char **why)
 {
     if (g->j->address.kind == RD_ADDRESS_FILE)
         return look_into_file(g, r, known, why);
@@ -185,7 +189,7 @@ static ronda_status find_rank_0(rd_gathering *g, rd_reaching *r, rd_session *ses
     const bool file = g->j->address.kind == RD_ADDRESS_FILE;
     const uint64_t patience = rd_deadline_ns(UNKNOWN_NAME_NS);
     const char *why = NULL;
-    rd_meeting known = {0};
+    rd_address_file known = {0};
     for (uint32_t round = 0;; round++) {
         ronda_status status = look_up(g, r, &known, &why);
         if (!status && g->listener < 0)
@@ -207,20 +211,20 @@ static ronda_status find_rank_0(rd_gathering *g, rd_reaching *r, rd_session *ses
 static ronda_status give_place(rd_gathering *g, rd_session *s, bool *stay)
 {
     uint8_t place[RD_PLACE];
-    rd_note note = {.kind = RD_NOTE_PLACE, .rank = g->j->rank, .job = g->job, .bytes = RD_PLACE};
+    rd_frame frame = {.kind = RD_FRAME_PLACE, .from = g->j->rank, .job = g->job, .bytes = RD_PLACE};
     rd_place_pack(&g->own, place);
-    rd_session_say(s, &note, place, g->until_ns); /* if not: why, is heard next */
-    const rd_heard heard = rd_session_await(s, g->until_ns, &note);
-    if (heard == RD_HEARD_NOTE && note.kind == RD_NOTE_REJECT)
-        return rd_session_rejected(s, &note, g->err);
-    if (heard == RD_HEARD_PART)
-        return rd_rank_0_is_mute(g->j, g->err);
+    rd_session_send(s, &frame, place, g->until_ns); /* if not: the reason is received next */
+    const rd_received received = rd_session_await(s, g->until_ns, &frame);
+    if (received == RD_RECEIVED_FRAME && frame.kind == RD_FRAME_REJECT)
+        return rd_session_rejected(s, &frame, g->err);
+    if (received == RD_RECEIVED_PART)
+        return rd_rank_0_did_not_answer(g->j, g->err);
     char who[128];
     rd_spread_name(g, 0, who, sizeof who);
-    if (heard != RD_HEARD_NOTE || note.kind != RD_NOTE_NOTED)
+    if (received != RD_RECEIVED_FRAME || frame.kind != RD_FRAME_NOTED)
         return rd_fail(g->err, RONDA_EPEER, 0, "%s %s while the ranks were gathering", who,
-                       heard == RD_HEARD_END ? "left" : "said what makes no sense");
-    *stay = note.number != 0;
+                       received == RD_RECEIVED_END ? "left" : "said what makes no sense");
+    *stay = frame.number != 0;
     return RONDA_OK;
 }
 
@@ -239,19 +243,19 @@ static ronda_status read_table(rd_gathering *g, const uint8_t *table)
 
 static ronda_status await_on_line(rd_gathering *g, rd_session *up)
 {
-    rd_note note;
+    rd_frame frame;
     char who[128];
-    const rd_heard heard = rd_session_await(up, rd_gathering_later(g, 2), &note);
+    const rd_received received = rd_session_await(up, rd_gathering_later(g, 2), &frame);
     rd_spread_name(g, 0, who, sizeof who);
-    if (heard == RD_HEARD_PART)
+    if (received == RD_RECEIVED_PART)
         return rd_fail(g->err, RONDA_ETIMEOUT, 0, "rank %u: %s did not start within %.3g s",
                        g->j->rank, who, (double)g->j->timeout_ns / 1e9);
-    if (heard == RD_HEARD_NOTE && note.kind == RD_NOTE_REJECT)
-        return rd_session_rejected(up, &note, g->err);
-    if (heard == RD_HEARD_NOTE && note.kind == RD_NOTE_TABLE)
+    if (received == RD_RECEIVED_FRAME && frame.kind == RD_FRAME_REJECT)
+        return rd_session_rejected(up, &frame, g->err);
+    if (received == RD_RECEIVED_FRAME && frame.kind == RD_FRAME_TABLE)
         return RONDA_OK;
     return rd_fail(g->err, RONDA_EPEER, 0, "%s %s while the ranks were gathering", who,
-                   heard == RD_HEARD_END ? "left" : "said what makes no sense");
+                   received == RD_RECEIVED_END ? "left" : "said what makes no sense");
 }
 
 /* --- being called back --- */
@@ -262,21 +266,23 @@ typedef struct {
     bool done;
 } waiting;
 
-static ronda_status judge_caller(rd_door *d, const rd_note *proof, char why[RD_NOTE_BODY])
+static ronda_status judge_caller(rd_acceptor *d, rd_incoming *from, char why[RD_FRAME_BODY])
 {
-    if (proof->job == d->job && proof->size == d->size && proof->peer == d->rank &&
-        (proof->rank == 0 || proof->rank == rd_spread_parent(d->rank)))
+    const rd_frame *proof = &from->proof;
+    if (proof->job == d->job && proof->size == d->size && proof->to == d->rank &&
+        (proof->from == 0 || proof->from == rd_spread_parent(d->rank)))
         return RONDA_OK;
-    snprintf(why, RD_NOTE_BODY, "this is rank %u of %u of another job", d->rank, d->size);
+    snprintf(why, RD_FRAME_BODY, "this is rank %u of %u of another job", d->rank, d->size);
     return RONDA_EPEER;
 }
 
-static ronda_status hear_caller(rd_door *d, rd_visitor *from, const rd_note *note, rd_error *err)
+static ronda_status hear_caller(rd_acceptor *d, rd_incoming *from, const rd_frame *frame,
+                                rd_error *err)
 {
     waiting *w = d->owner;
-    if (note->kind == RD_NOTE_REJECT)
-        return rd_session_rejected(&from->session, note, err);
-    if (note->kind == RD_NOTE_TABLE && from->proof.rank == rd_spread_parent(d->rank)) {
+    if (frame->kind == RD_FRAME_REJECT)
+        return rd_session_rejected(&from->session, frame, err);
+    if (frame->kind == RD_FRAME_TABLE && from->proof.from == rd_spread_parent(d->rank)) {
         *w->up = from->session;
         from->session.fd = -1;
         w->done = true;
@@ -286,7 +292,7 @@ static ronda_status hear_caller(rd_door *d, rd_visitor *from, const rd_note *not
     return RONDA_OK;
 }
 
-static ronda_status lose_caller(rd_door *d, rd_visitor *from, const char *how, rd_error *err)
+static ronda_status lose_caller(rd_acceptor *d, rd_incoming *from, const char *how, rd_error *err)
 {
     (void)d, (void)from, (void)how, (void)err;
     return RONDA_OK; /* it may call again, and rank 0 will hear of it if not */
@@ -296,20 +302,21 @@ static ronda_status await_call(rd_gathering *g, uint8_t *table, rd_session *up)
 {
     const uint64_t until_ns = rd_gathering_later(g, 2);
     waiting w = {.g = g, .up = up};
-    rd_door d = {.listeners = {g->listener},
-                 .listener_count = 1,
-                 .way = g->way,
-                 .key = g->key,
-                 .rank = g->j->rank,
-                 .size = g->j->size,
-                 .job = g->job,
-                 .place = g->own,
-                 .table = table,
-                 .owner = &w,
-                 .judge = judge_caller,
-                 .hear = hear_caller,
-                 .lose = lose_caller};
-    ronda_status status = rd_door_open(&d, 0, g->err);
+    rd_acceptor d = {.listeners = {g->listener},
+                     .listener_count = 1,
+                     .way = g->way,
+                     .key = g->key,
+                     .rank = g->j->rank,
+                     .size = g->j->size,
+                     .job = g->job,
+                     .place = &g->own,
+                     .table = table,
+                     .table_bytes = (size_t)g->j->size * RD_PLACE,
+                     .owner = &w,
+                     .judge = judge_caller,
+                     .hear = hear_caller,
+                     .lose = lose_caller};
+    ronda_status status = rd_acceptor_open(&d, 0, g->err);
     while (!status && !w.done) {
         if (rd_now_ns() >= until_ns)
             status = rd_fail(g->err, RONDA_ETIMEOUT, rd_spread_parent(g->j->rank),
@@ -317,9 +324,9 @@ static ronda_status await_call(rd_gathering *g, uint8_t *table, rd_session *up)
                              g->j->rank, g->own.name, rd_spread_parent(g->j->rank),
                              (double)g->j->timeout_ns / 1e9);
         else
-            status = rd_door_step(&d, until_ns, g->err);
+            status = rd_acceptor_step(&d, until_ns, g->err);
     }
-    rd_door_close(&d);
+    rd_acceptor_close(&d);
     return status;
 }
 
@@ -332,6 +339,7 @@ static ronda_status join(rd_gathering *g, rd_session *line, uint8_t *table)
     if (status)
         return status;
     line->table = table;
+    line->table_bytes = (size_t)g->j->size * RD_PLACE;
     if (stay) {
         status = await_on_line(g, line);
     } else {
@@ -350,7 +358,7 @@ static ronda_status join(rd_gathering *g, rd_session *line, uint8_t *table)
     return status;
 }
 
-static ronda_status be_guest(rd_gathering *g)
+static ronda_status join_rank_0(rd_gathering *g)
 {
     rd_reaching r = {.way = g->way,
                      .key = g->key,
@@ -358,7 +366,7 @@ static ronda_status be_guest(rd_gathering *g)
                      .rank = g->j->rank,
                      .size = g->j->size,
                      .until_ns = g->until_ns};
-    rd_session line = {.fd = -1};
+    rd_session line = {.fd = -1, .passed = -1};
     uint8_t *table = rd_alloc((size_t)g->j->size * RD_PLACE);
     ronda_status status = table
                               ? find_rank_0(g, &r, &line)
@@ -443,7 +451,7 @@ ronda_status rd_rendezvous(const rd_joining *j, rd_tcp_parts *out, rd_error *err
                                    : rd_fail(err, RONDA_ENOMEM, RONDA_ANY,
                                              "rank %u: no memory for %u ranks", j->rank, j->size);
     if (!status)
-        status = j->rank == 0 ? rd_rendezvous_root(&g) : be_guest(&g);
+        status = j->rank == 0 ? rd_rendezvous_root(&g) : join_rank_0(&g);
     if (!status)
         status = check_settings(&g);
     if (!status)

@@ -6,6 +6,7 @@
 #include "comm/same_user.h"
 #include "comm/session.h"
 #include "transport/tcp.h"
+#include "transport/wire.h"
 
 /* All ranks start, or none does.  One deadline for all of it; out: what rd_tcp_open() takes. */
 ronda_status rd_rendezvous(const rd_joining *joining, rd_tcp_parts *out, rd_error *err);
@@ -42,7 +43,7 @@ typedef struct {
     bool ready;
 } rd_branch;
 
-/* Are these addresses ones at which no stranger can come in, or is that wanted, or is there a key? */
+/* Are these addresses ones that only this host can reach, or is that wanted, or is there a key? */
 ronda_status rd_gathering_allows(const rd_gathering *g, const rd_ip *ip);
 /* The deadline and so many times a little more: who waits for others leaves the last word to those who know
  * why it takes so long.  Rank 0 adds 1 to what those wait who call, and the others 2. */

@@ -4,8 +4,8 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/proof.h"
-#include "comm/door.h"
-#include "comm/meeting.h"
+#include "comm/acceptor.h"
+#include "comm/address_file.h"
 #include "comm/reach.h"
 #include "comm/rendezvous.h"
 
@@ -23,59 +23,61 @@ static const uint64_t SAYING_NS = 1000000000;
 
 typedef struct {
     rd_gathering *g;
-    rd_door door;
+    rd_acceptor acceptor;
     bool held; /* everybody stays on the line */
     uint32_t come;
     rd_written file;
 } hosting;
 
-/* --- one guest after the other --- */
+/* --- one rank after the other --- */
 
-static ronda_status judge(rd_door *d, const rd_note *proof, char why[RD_NOTE_BODY])
+static ronda_status judge(rd_acceptor *d, rd_incoming *from, char why[RD_FRAME_BODY])
 {
     const hosting *h = d->owner;
+    const rd_frame *proof = &from->proof;
     const rd_place *places = h->g->places;
-    if ((proof->job && proof->job != d->job) || proof->peer != 0) {
-        snprintf(why, RD_NOTE_BODY, "this is rank 0 of another job");
+    if ((proof->job && proof->job != d->job) || proof->to != 0) {
+        snprintf(why, RD_FRAME_BODY, "this is rank 0 of another job");
         return RONDA_EPEER;
     }
     if (proof->size != d->size)
-        snprintf(why, RD_NOTE_BODY, "rank %u was told of %u ranks, but rank 0 of %u", proof->rank,
+        snprintf(why, RD_FRAME_BODY, "rank %u was told of %u ranks, but rank 0 of %u", proof->from,
                  proof->size, d->size);
-    else if (proof->rank >= d->size)
-        snprintf(why, RD_NOTE_BODY, "there is no rank %u in a world of %u", proof->rank, d->size);
-    else if (places[proof->rank].pid)
-        snprintf(why, RD_NOTE_BODY, "there is a rank %u already: pid %" PRId32 " on %s",
-                 proof->rank, places[proof->rank].pid, places[proof->rank].name);
+    else if (proof->from >= d->size)
+        snprintf(why, RD_FRAME_BODY, "there is no rank %u in a world of %u", proof->from, d->size);
+    else if (places[proof->from].pid)
+        snprintf(why, RD_FRAME_BODY, "there is a rank %u already: pid %" PRId32 " on %s",
+                 proof->from, places[proof->from].pid, places[proof->from].name);
     else
         return RONDA_OK;
     return RONDA_EINVAL;
 }
 
-static ronda_status hear(rd_door *d, rd_visitor *from, const rd_note *note, rd_error *err)
+static ronda_status hear(rd_acceptor *d, rd_incoming *from, const rd_frame *frame, rd_error *err)
 {
     hosting *h = d->owner;
-    const uint32_t rank = from->proof.rank;
-    char why[RD_NOTE_BODY];
+    const uint32_t rank = from->proof.from;
+    char why[RD_FRAME_BODY];
     rd_place place;
-    if (from->stays && note->kind == RD_NOTE_REJECT)
-        return rd_session_rejected(&from->session, note, err);
+    if (from->stays && frame->kind == RD_FRAME_REJECT)
+        return rd_session_rejected(&from->session, frame, err);
     if (from->stays) {
         rd_spread_name(h->g, rank, why, 128);
         return rd_fail(err, RONDA_EPEER, rank,
                        "%.120s said what makes no sense while the ranks were gathering", why);
     }
-    if (note->kind != RD_NOTE_PLACE || !rd_place_unpack(from->session.body, &place)) {
+    if (frame->kind != RD_FRAME_PLACE || frame->bytes != RD_PLACE ||
+        !rd_place_unpack(from->session.body, &place)) {
         rd_session_close(&from->session);
         return RONDA_OK;
     }
-    const ronda_status status = judge(d, &from->proof, why); /* another may have been faster */
+    const ronda_status status = judge(d, from, why); /* another may have been faster */
     if (status) {
         rd_session_reject(&from->session, status, RONDA_ANY, why);
         return RONDA_OK;
     }
-    const rd_note noted = {.kind = RD_NOTE_NOTED, .peer = rank, .number = h->held, .job = d->job};
-    if (!rd_session_say(&from->session, &noted, NULL, rd_now_ns() + SAYING_NS)) {
+    const rd_frame noted = {.kind = RD_FRAME_NOTED, .to = rank, .number = h->held, .job = d->job};
+    if (!rd_session_send(&from->session, &noted, NULL, rd_now_ns() + SAYING_NS)) {
         rd_session_close(&from->session);
         return RONDA_OK;
     }
@@ -87,15 +89,22 @@ static ronda_status hear(rd_door *d, rd_visitor *from, const rd_note *note, rd_e
     return RONDA_OK;
 }
 
-static ronda_status lose(rd_door *d, rd_visitor *from, const char *how, rd_error *err)
+static ronda_status lose(rd_acceptor *d, rd_incoming *from, const char *how, rd_error *err)
 {
     const hosting *h = d->owner;
     char who[128];
     if (!from->stays)
         return RONDA_OK;
-    rd_spread_name(h->g, from->proof.rank, who, sizeof who);
-    return rd_fail(err, RONDA_EPEER, from->proof.rank, "%s %s while the ranks were gathering", who,
+    rd_spread_name(h->g, from->proof.from, who, sizeof who);
+    return rd_fail(err, RONDA_EPEER, from->proof.from, "%s %s while the ranks were gathering", who,
                    how);
+}
+
+static ronda_status give(rd_acceptor *d, int giver, rd_error *err)
+{
+    (void)err;
+    rd_secret_give(giver, d->key);
+    return RONDA_OK;
 }
 
 /* --- who is missing --- */
@@ -141,8 +150,8 @@ static ronda_status missing(const hosting *h)
     char who[140] = "", hosts[140] = "", keys[80] = "";
     list_missing(h, who, sizeof who);
     list_hosts(h, hosts, sizeof hosts);
-    if (h->door.wrong_keys)
-        snprintf(keys, sizeof keys, "; %u came with another RONDA_KEY", h->door.wrong_keys);
+    if (h->acceptor.wrong_keys)
+        snprintf(keys, sizeof keys, "; %u came with another RONDA_KEY", h->acceptor.wrong_keys);
     else if (!h->g->j->key && !h->g->j->insecure && !rd_address_is_loopback(&h->g->j->address))
         snprintf(keys, sizeof keys,
                  "; without RONDA_KEY only ranks of this host and user can come");
@@ -183,7 +192,7 @@ static void tell_the_rest(const hosting *h, uint32_t top)
     }
 }
 
-/* --- the door --- */
+/* --- listeners --- */
 
 static int listen_at(const rd_target *t)
 {
@@ -229,7 +238,7 @@ static void widen(const rd_gathering *g, rd_reaching *here)
 /* Without a key, ranks of the same user fetch a secret beside each address at which they are let in. */
 static ronda_status open_giver(hosting *h, const rd_ip *ip, uint16_t port)
 {
-    if (h->g->way != RD_WAY_USER || h->door.giver_count == RD_LISTENERS)
+    if (h->g->way != RD_WAY_USER || h->acceptor.giver_count == RD_LISTENERS)
         return RONDA_OK;
     const int fd = rd_secret_listen(ip, port);
     if (fd < 0)
@@ -237,12 +246,12 @@ static ronda_status open_giver(hosting *h, const rd_ip *ip, uint16_t port)
                        "rank 0 (on %s) cannot make the socket by which ranks of its user know each "
                        "other: %s; set RONDA_KEY to a secret of the job's",
                        h->g->own.name, strerror(errno));
-    h->door.givers[h->door.giver_count++] = fd;
+    h->acceptor.givers[h->acceptor.giver_count++] = fd;
     return RONDA_OK;
 }
 
 /* At every address of the name that is this host's. */
-static ronda_status open_doors(hosting *h)
+static ronda_status listen_at_name(hosting *h)
 {
     rd_gathering *g = h->g;
     rd_reaching here = {.until_ns = g->until_ns};
@@ -253,13 +262,13 @@ static ronda_status open_doors(hosting *h)
         return cannot_listen(g, why, "");
     const rd_ip first = here.at[0].ip;
     widen(g, &here);
-    for (uint32_t i = 0; i < here.count && h->door.listener_count < RD_LISTENERS; i++) {
+    for (uint32_t i = 0; i < here.count && h->acceptor.listener_count < RD_LISTENERS; i++) {
         ronda_status status = rd_gathering_allows(g, &here.at[i].ip);
         if (status)
             return status;
         const int fd = listen_at(&here.at[i]);
         if (fd >= 0) {
-            h->door.listeners[h->door.listener_count++] = fd;
+            h->acceptor.listeners[h->acceptor.listener_count++] = fd;
             status = open_giver(h, &here.at[i].ip, here.at[i].port);
             if (status)
                 return status;
@@ -269,7 +278,7 @@ static ronda_status open_doors(hosting *h)
             taken |= errno == EADDRINUSE;
         }
     }
-    if (h->door.listener_count)
+    if (h->acceptor.listener_count)
         return rd_gathering_settle(g, &first);
     rd_reach_text(&here, text, sizeof text);
     return cannot_listen(
@@ -279,7 +288,7 @@ static ronda_status open_doors(hosting *h)
                 : "");
 }
 
-/* Where a file says the address, the listener that peers use later is the door too. */
+/* Where a file says the address, the listener that peers use later is used for the rendezvous too. */
 static ronda_status open_file(hosting *h)
 {
     rd_gathering *g = h->g;
@@ -288,10 +297,11 @@ static ronda_status open_file(hosting *h)
         status = open_giver(h, &g->own.at[i], g->own.port);
     if (status)
         return status;
-    rd_meeting m = {.job = g->job, .host = g->own.host, .port = g->own.port, .count = g->own.count};
+    rd_address_file m = {
+        .job = g->job, .host = g->own.host, .port = g->own.port, .count = g->own.count};
     memcpy(m.at, g->own.at, sizeof m.at);
-    h->door.listeners[h->door.listener_count++] = g->listener;
-    return rd_meeting_write(g->j->address.path, &m, &h->file, g->err);
+    h->acceptor.listeners[h->acceptor.listener_count++] = g->listener;
+    return rd_address_file_write(g->j->address.path, &m, &h->file, g->err);
 }
 
 static ronda_status hear_all(hosting *h)
@@ -299,7 +309,7 @@ static ronda_status hear_all(hosting *h)
     while (h->come < h->g->j->size - 1) {
         if (rd_now_ns() >= h->g->until_ns)
             return missing(h);
-        const ronda_status status = rd_door_step(&h->door, h->g->until_ns, h->g->err);
+        const ronda_status status = rd_acceptor_step(&h->acceptor, h->g->until_ns, h->g->err);
         if (status)
             return status;
     }
@@ -308,15 +318,15 @@ static ronda_status hear_all(hosting *h)
 
 /* --- the start --- */
 
-static void close_doors(hosting *h)
+static void stop_listening(hosting *h)
 {
-    rd_meeting_remove(&h->file);
-    for (uint32_t i = 0; i < h->door.listener_count; i++)
-        if (h->door.listeners[i] != h->g->listener)
-            close(h->door.listeners[i]);
-    for (uint32_t i = 0; i < h->door.giver_count; i++)
-        close(h->door.givers[i]);
-    h->door.listener_count = h->door.giver_count = 0;
+    rd_address_file_remove(&h->file);
+    for (uint32_t i = 0; i < h->acceptor.listener_count; i++)
+        if (h->acceptor.listeners[i] != h->g->listener)
+            close(h->acceptor.listeners[i]);
+    for (uint32_t i = 0; i < h->acceptor.giver_count; i++)
+        close(h->acceptor.givers[i]);
+    h->acceptor.listener_count = h->acceptor.giver_count = 0;
 }
 
 static ronda_status start_held(hosting *h)
@@ -327,11 +337,11 @@ static ronda_status start_held(hosting *h)
     if (!branches)
         return rd_fail(h->g->err, RONDA_ENOMEM, RONDA_ANY, "rank 0: no memory for %u ranks",
                        h->g->j->size);
-    for (uint32_t i = 0; i < h->door.capacity && count < n; i++) {
-        rd_visitor *v = &h->door.visitors[i];
+    for (uint32_t i = 0; i < h->acceptor.capacity && count < n; i++) {
+        rd_incoming *v = &h->acceptor.incoming[i];
         if (v->session.fd < 0 || !v->stays)
             continue;
-        branches[count++] = (rd_branch){.rank = v->proof.rank, .session = v->session};
+        branches[count++] = (rd_branch){.rank = v->proof.from, .session = v->session};
         v->session.fd = -1;
     }
     const ronda_status status = rd_spread(h->g, NULL, branches, count);
@@ -355,20 +365,21 @@ static ronda_status host(hosting *h)
 {
     rd_gathering *g = h->g;
     const uint32_t n = g->j->size;
-    ronda_status status = g->j->address.kind == RD_ADDRESS_FILE ? open_file(h) : open_doors(h);
-    h->door.place = g->own;
+    ronda_status status = g->j->address.kind == RD_ADDRESS_FILE ? open_file(h) : listen_at_name(h);
+    h->acceptor.place = &g->own;
     g->places[0] = g->own;
     if (!status)
-        status = rd_door_open(&h->door, h->held ? n : 0, g->err);
+        status = rd_acceptor_open(&h->acceptor, h->held ? n : 0, g->err);
     if (!status)
         status = hear_all(h);
     const bool all = !status;
-    close_doors(h);
+    stop_listening(h);
     if (!status)
         status = h->held ? start_held(h) : start_tree(h);
-    for (uint32_t i = 0; status && h->door.visitors && i < h->door.capacity; i++)
-        if (h->door.visitors[i].stays)
-            rd_session_reject(&h->door.visitors[i].session, status, g->err->peer, g->err->message);
+    for (uint32_t i = 0; status && h->acceptor.incoming && i < h->acceptor.capacity; i++)
+        if (h->acceptor.incoming[i].stays)
+            rd_session_reject(&h->acceptor.incoming[i].session, status, g->err->peer,
+                              g->err->message);
     const uint32_t about = g->err->peer;
     if (status && !h->held)
         tell_the_rest(h, all && about && about < n ? rd_spread_parent(about) : 0);
@@ -377,20 +388,21 @@ static ronda_status host(hosting *h)
 
 ronda_status rd_rendezvous_root(rd_gathering *g)
 {
-    hosting h = {.g = g,
-                 .held = g->j->size <= RD_HELD_RANKS,
-                 .door = {.size = g->j->size, .judge = judge, .hear = hear, .lose = lose}};
+    hosting h = {
+        .g = g,
+        .held = g->j->size <= RD_HELD_RANKS,
+        .acceptor = {.size = g->j->size, .judge = judge, .hear = hear, .lose = lose, .give = give}};
     if (!rd_random(&g->job, sizeof g->job) || !rd_secret_make(g->secret))
         return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY,
                        "rank 0: the system has no random numbers");
     g->job |= !g->job;
     if (g->way == RD_WAY_USER)
         g->key = g->secret;
-    h.door.way = g->way;
-    h.door.key = g->key;
-    h.door.job = g->job;
-    h.door.owner = &h;
+    h.acceptor.way = g->way;
+    h.acceptor.key = g->key;
+    h.acceptor.job = g->job;
+    h.acceptor.owner = &h;
     const ronda_status status = host(&h);
-    rd_door_close(&h.door);
+    rd_acceptor_close(&h.acceptor);
     return status;
 }

@@ -1,8 +1,7 @@
 #include "comm/session.h"
 
 #include "base/clock.h"
-#include "base/mem.h"
-#include "base/proof.h"
+#include "base/fd.h"
 #include "comm/socket.h"
 
 #include <errno.h>
@@ -12,55 +11,79 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { BEFORE = 80 }; /* of the text under a mac: direction 8, nonces 64, number 8 */
-
 rd_session rd_session_open(int fd, bool caller, const char *key, uint32_t size)
 {
-    return (rd_session){.fd = fd, .caller = caller, .key = key, .size = size};
+    int family = 0;
+    socklen_t length = sizeof family;
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &length);
+    return (rd_session){.fd = fd,
+                        .caller = caller,
+                        .local = family == AF_UNIX,
+                        .key = key,
+                        .size = size,
+                        .passed = -1};
 }
 
 void rd_session_close(rd_session *s)
 {
-    if (s->fd >= 0)
-        close(s->fd);
-    s->fd = -1;
+    if (s->fd < 0)
+        return;
+    close(s->fd);
+    if (s->passed >= 0)
+        close(s->passed);
+    s->fd = s->passed = -1;
 }
 
-static bool mac_of(const rd_session *s, bool by_caller, uint64_t number,
-                   const uint8_t head[RD_NOTE_HEAD], const void *body, uint32_t bytes,
-                   uint8_t out[32])
+int rd_session_take_fd(rd_session *s)
 {
-    memset(out, 0, 32);
-    if (!s->key)
-        return true;
-    const size_t all = BEFORE + RD_NOTE_HEAD + (size_t)bytes;
-    uint8_t small[BEFORE + RD_NOTE_HEAD + RD_NOTE_BODY] = {0};
-    uint8_t *text = all > sizeof small ? rd_alloc(all) : small;
-    if (!text)
-        return false;
-    memcpy(text, by_caller ? "caller" : "called", 6);
-    memcpy(text + 8, s->nonces, 64);
-    for (int i = 0; i < 8; i++)
-        text[72 + i] = (uint8_t)(number >> 8 * i);
-    memcpy(text + BEFORE, head, RD_NOTE_HEAD);
-    memset(text + BEFORE + RD_NOTE_HEAD - 32, 0, 32); /* where the mac itself stands */
-    if (bytes)
-        memcpy(text + BEFORE + RD_NOTE_HEAD, body, bytes);
-    const bool made = rd_mac(s->key, text, all, out);
-    if (text != small)
-        rd_free(text);
-    return made;
+    const int passed = s->passed;
+    s->passed = -1;
+    s->cut = false;
+    return passed;
+}
+
+/* What is told to who has proved nothing has a hash alone: it costs no mac, and perhaps no nonce has come. */
+static rd_seal seal_of(const rd_session *s, uint32_t kind, bool by_caller)
+{
+    static const uint8_t none[RD_NONCE];
+    if (kind == RD_FRAME_SOCKET || (kind == RD_FRAME_REJECT && !s->proven))
+        return (rd_seal){.sender = none, .receiver = none};
+    return (rd_seal){
+        .key = s->key, .sender = s->nonces[!by_caller], .receiver = s->nonces[by_caller]};
+}
+
+/* The last frame under the key, over a unix socket. */
+static void end_handshake(rd_session *s, uint32_t kind)
+{
+    if (s->local && kind == RD_FRAME_WELCOME)
+        s->key = NULL;
 }
 
 /* --- saying --- */
 
-static bool send_all(int fd, const uint8_t *bytes, size_t count, uint64_t until_ns)
+static ssize_t send_some(int fd, const uint8_t *bytes, size_t count, int passed)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec part = {(void *)(uintptr_t)bytes, count};
+    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1};
+    if (passed >= 0) {
+        m.msg_control = control;
+        m.msg_controllen = sizeof control;
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        *c = (struct cmsghdr){
+            .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+        memcpy(CMSG_DATA(c), &passed, sizeof passed);
+    }
+    return sendmsg(fd, &m, MSG_NOSIGNAL);
+}
+
+static bool send_all(int fd, const uint8_t *bytes, size_t count, int passed, uint64_t until_ns)
 {
     for (size_t at = 0; at < count;) {
-        const ssize_t n = send(fd, bytes + at, count - at, MSG_NOSIGNAL);
+        const ssize_t n = send_some(fd, bytes + at, count - at, at ? -1 : passed);
         if (n > 0)
             at += (size_t)n;
-        else if (n < 0 && errno != EAGAIN && errno != EINTR)
+        else if (n < 0 && errno != EAGAIN && errno != EINTR && errno != ENOTCONN)
             return false;
         else if (!rd_await_socket(fd, POLLOUT, until_ns))
             return false;
@@ -68,21 +91,33 @@ static bool send_all(int fd, const uint8_t *bytes, size_t count, uint64_t until_
     return true;
 }
 
-bool rd_session_say(rd_session *s, const rd_note *note, const void *body, uint64_t until_ns)
+static bool say(rd_session *s, const rd_frame *frame, const void *body, int passed,
+                uint64_t until_ns)
 {
-    uint8_t small[RD_NOTE_HEAD + RD_NOTE_BODY];
-    rd_note whole = *note;
+    uint8_t small[RD_FRAME_HEAD + RD_FRAME_BODY];
+    const rd_seal seal = seal_of(s, frame->kind, s->caller);
+    rd_frame whole = *frame;
     whole.size = s->proven ? s->size : 0;
-    rd_note_pack(&whole, small);
-    if (!mac_of(s, s->caller, s->said++, small, body, note->bytes, whole.mac))
+    whole.counter = s->sent++;
+    if (!rd_frame_seal(&seal, &whole, body, small))
         return false;
-    rd_note_pack(&whole, small);
-    if (note->bytes > RD_NOTE_BODY)
-        return send_all(s->fd, small, RD_NOTE_HEAD, until_ns) &&
-               send_all(s->fd, body, note->bytes, until_ns);
-    if (note->bytes)
-        memcpy(small + RD_NOTE_HEAD, body, note->bytes);
-    return send_all(s->fd, small, RD_NOTE_HEAD + (size_t)note->bytes, until_ns);
+    end_handshake(s, frame->kind);
+    if (frame->bytes > RD_FRAME_BODY)
+        return send_all(s->fd, small, RD_FRAME_HEAD, -1, until_ns) &&
+               send_all(s->fd, body, frame->bytes, -1, until_ns);
+    if (frame->bytes)
+        memcpy(small + RD_FRAME_HEAD, body, frame->bytes);
+    return send_all(s->fd, small, RD_FRAME_HEAD + (size_t)frame->bytes, passed, until_ns);
+}
+
+bool rd_session_send(rd_session *s, const rd_frame *frame, const void *body, uint64_t until_ns)
+{
+    return say(s, frame, body, -1, until_ns);
+}
+
+bool rd_session_send_fd(rd_session *s, const rd_frame *frame, int passed, uint64_t until_ns)
+{
+    return say(s, frame, NULL, passed, until_ns);
 }
 
 /* What was said last would be lost if the socket were closed with something unread.  But the other side may send
@@ -103,100 +138,174 @@ static void close_politely(rd_session *s)
 void rd_session_reject(rd_session *s, ronda_status status, uint32_t peer, const char *text)
 {
     const size_t length = strlen(text);
-    const rd_note no = {.kind = RD_NOTE_REJECT,
-                        .number = status,
-                        .peer = peer,
-                        .bytes = (uint32_t)(length < RD_NOTE_BODY ? length : RD_NOTE_BODY)};
+    const rd_frame no = {.kind = RD_FRAME_REJECT,
+                         .number = status,
+                         .to = peer,
+                         .bytes = (uint32_t)(length < RD_FRAME_BODY ? length : RD_FRAME_BODY)};
     if (s->fd < 0)
         return;
-    rd_session_say(s, &no, text, rd_now_ns() + 100000000);
+    rd_session_send(s, &no, text, rd_now_ns() + 100000000);
     close_politely(s);
 }
 
 void rd_session_refuse(rd_session *s, rd_refusal why)
 {
-    const rd_note no = {.kind = RD_NOTE_REJECT, .number = (int32_t)why};
-    if (s->fd < 0)
-        return;
-    rd_session_say(s, &no, NULL, rd_now_ns() + 100000000);
-    close_politely(s);
+    rd_session_reject(s, (ronda_status)why, 0, "");
 }
 
 /* --- hearing --- */
 
-static bool is_good(rd_session *s, const rd_note *note, const uint8_t *body)
+static bool is_good(rd_session *s, const rd_frame *frame, const uint8_t *body)
 {
-    uint8_t expected[32];
-    /* Who does not know our key cannot say so in a way that we could check. */
-    if (note->kind == RD_NOTE_REJECT && !s->proven)
-        return true;
-    if (!s->heard && note->kind == (s->caller ? RD_NOTE_CHALLENGE : RD_NOTE_HELLO))
-        memcpy(s->nonces[s->caller], body, 32);
-    return mac_of(s, !s->caller, s->heard, s->head, body, note->bytes, expected) &&
-           rd_mac_equal(expected, note->mac);
+    const rd_seal seal = seal_of(s, frame->kind, !s->caller);
+    if (!s->received && frame->kind == (s->caller ? RD_FRAME_CHALLENGE : RD_FRAME_HELLO))
+        memcpy(s->nonces[s->caller], body, RD_NONCE);
+    return frame->counter == s->received && rd_frame_is_sealed(&seal, s->head, body);
 }
 
-static rd_heard judge_head(const rd_session *s, rd_note *note)
+static rd_received verdict_of(rd_frame_verdict verdict)
 {
-    switch (rd_note_unpack(s->head, s->size, note)) {
-    case RD_NOTE_VERSION:
-        return RD_HEARD_VERSION;
-    case RD_NOTE_FRAME:
-        return RD_HEARD_FRAME;
-    case RD_NOTE_FOREIGN:
-        return RD_HEARD_FOREIGN;
-    default:
-        return note->kind == RD_NOTE_TABLE && !s->table ? RD_HEARD_FOREIGN : RD_HEARD_PART;
+    return verdict == RD_FRAME_OK        ? RD_RECEIVED_PART
+           : verdict == RD_FRAME_VERSION ? RD_RECEIVED_VERSION
+                                         : RD_RECEIVED_FOREIGN;
+}
+
+static rd_received judge_head(const rd_session *s, rd_frame *frame)
+{
+    const rd_received verdict = verdict_of(rd_frame_unpack(s->head, frame));
+    const bool table = !verdict && frame->kind == RD_FRAME_TABLE;
+    return table && (!s->table || frame->bytes != s->table_bytes) ? RD_RECEIVED_FOREIGN : verdict;
+}
+
+static void keep_passed(rd_session *s, struct msghdr *m)
+{
+    s->cut |= (m->msg_flags & MSG_CTRUNC) != 0;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+            if (s->passed >= 0)
+                close(s->passed);
+            memcpy(&s->passed, CMSG_DATA(c) + at, sizeof s->passed);
+        }
     }
 }
 
-rd_heard rd_session_hear(rd_session *s, rd_note *note)
+static ssize_t receive(rd_session *s, uint8_t *to, size_t count)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
+    struct iovec part = {to, count};
+    struct msghdr m = {.msg_iov = &part,
+                       .msg_iovlen = 1,
+                       .msg_control = control,
+                       .msg_controllen = sizeof control};
+    if (!s->local)
+        return recv(s->fd, to, count, 0);
+    const ssize_t n = rd_fd_receive(s->fd, &m, 0);
+    if (n >= 0)
+        keep_passed(s, &m);
+    return n;
+}
+
+rd_received rd_session_receive(rd_session *s, rd_frame *frame)
 {
     for (;;) {
-        size_t whole = RD_NOTE_HEAD;
-        uint8_t *to = s->head + s->have;
-        uint8_t *body = s->body;
-        if (s->have >= RD_NOTE_HEAD) {
-            const rd_heard verdict = judge_head(s, note);
+        size_t whole = RD_FRAME_HEAD;
+        uint8_t *to, *body = s->body;
+        if (s->have < RD_FRAME_HEAD) {
+            to = s->head + s->have;
+        } else {
+            const rd_received verdict = judge_head(s, frame);
             if (verdict)
                 return verdict;
-            body = note->kind == RD_NOTE_TABLE ? s->table : s->body;
-            whole += note->bytes;
-            to = body + (s->have - RD_NOTE_HEAD);
+            body = frame->kind == RD_FRAME_TABLE ? s->table : s->body;
+            whole += frame->bytes;
+            to = body + (s->have - RD_FRAME_HEAD);
         }
-        if (s->have >= RD_NOTE_HEAD && s->have == whole) {
-            if (!is_good(s, note, body))
-                return RD_HEARD_FORGED;
+        if (s->have >= RD_FRAME_HEAD && s->have == whole) {
+            if (!is_good(s, frame, body))
+                return RD_RECEIVED_FORGED;
             s->have = 0;
-            s->proven |= note->kind != RD_NOTE_REJECT && note->kind != RD_NOTE_HELLO;
-            s->heard++;
-            return RD_HEARD_NOTE;
+            s->proven |= frame->kind != RD_FRAME_REJECT && frame->kind != RD_FRAME_HELLO &&
+                         frame->kind != RD_FRAME_SOCKET;
+            s->received++;
+            end_handshake(s, frame->kind);
+            return RD_RECEIVED_FRAME;
         }
-        const ssize_t n = recv(s->fd, to, whole - s->have, 0);
+        const ssize_t n = receive(s, to, whole - s->have);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
-            return RD_HEARD_PART;
+            return RD_RECEIVED_PART;
         if (n <= 0)
-            return RD_HEARD_END;
+            return RD_RECEIVED_END;
         s->have += (size_t)n;
-        if (s->have < RD_NOTE_HEAD && !rd_note_begins(s->head, s->have))
-            return RD_HEARD_FOREIGN; /* do not wait for more of what is not ours */
+        if (s->have < RD_FRAME_HEAD) { /* do not wait for more of what is not ours */
+            const rd_received verdict = verdict_of(rd_frame_begins(s->head, s->have, frame));
+            if (verdict)
+                return verdict;
+        }
     }
 }
 
-rd_heard rd_session_await(rd_session *s, uint64_t until_ns, rd_note *note)
+rd_received rd_session_await(rd_session *s, uint64_t until_ns, rd_frame *frame)
 {
     for (;;) {
-        const rd_heard heard = rd_session_hear(s, note);
-        if (heard || !rd_await_socket(s->fd, POLLIN, until_ns))
-            return heard;
+        const rd_received received = rd_session_receive(s, frame);
+        if (received || !rd_await_socket(s->fd, POLLIN, until_ns))
+            return received;
     }
 }
 
-ronda_status rd_session_rejected(const rd_session *s, const rd_note *note, rd_error *err)
+rd_received rd_session_greet(rd_session *s, rd_way way, const rd_frame *proof, int passed,
+                             uint64_t until_ns, rd_frame *frame)
 {
-    char text[RD_NOTE_BODY + 1];
-    rd_note_text(s->body, note->bytes, text);
-    const bool known = note->number < 0 && note->number >= RONDA_EINTERNAL;
-    return rd_fail(err, known ? note->number : RONDA_EPEER,
-                   note->peer < s->size ? note->peer : RONDA_ANY, "%s", text);
+    const rd_frame hello = {.kind = RD_FRAME_HELLO, .number = (int32_t)way, .bytes = RD_NONCE};
+    uint8_t mac[RD_MAC];
+    if (!rd_random(s->nonces[0], RD_NONCE) ||
+        (s->key && rd_mac_possible() && !rd_mac(s->key, "", 0, mac)))
+        return RD_RECEIVED_UNABLE;
+    rd_session_send(s, &hello, s->nonces[0], until_ns); /* if not: the reason is received next */
+    const rd_received received = rd_session_await(s, until_ns, frame);
+    if (received != RD_RECEIVED_FRAME || frame->kind != RD_FRAME_CHALLENGE)
+        return received;
+    rd_session_send_fd(s, proof, passed, until_ns);
+    return rd_session_await(s, until_ns, frame);
+}
+
+/* --- what a rejection says --- */
+
+ronda_status rd_session_rejected(const rd_session *s, const rd_frame *frame, rd_error *err)
+{
+    char text[RD_FRAME_BODY + 1];
+    rd_frame_text(s->body, frame->bytes, text);
+    const bool known = frame->number < 0 && frame->number >= RONDA_EINTERNAL;
+    return rd_fail(err, known ? frame->number : RONDA_EPEER,
+                   frame->to < s->size ? frame->to : RONDA_ANY, "%s", text);
+}
+
+ronda_status rd_refusal_text(int32_t why, uint32_t called, const char *caller,
+                             char text[RD_REFUSAL_TEXT])
+{
+    static const struct {
+        ronda_status status;
+        const char *says; /* %1$u: who was called, %2$s: who called */
+    } refusals[] = {
+        [RD_REFUSES_VERSION] = {RONDA_EUNSUPPORTED, "%2$s: rank %1$u speaks another version"},
+        [RD_REFUSES_KEY] = {RONDA_EINVAL, "%2$s: its RONDA_KEY is not rank %1$u's"},
+        [RD_REFUSES_NO_KEY] = {RONDA_EINVAL, "rank %1$u has a RONDA_KEY, %2$s has none: give all "
+                                             "ranks the same"},
+        [RD_REFUSES_ANY_KEY] = {RONDA_EINVAL, "rank %1$u has no RONDA_KEY, %2$s has one: give all "
+                                              "ranks the same"},
+        [RD_REFUSES_CAUTION] = {RONDA_EINVAL, "rank %1$u lets in whoever comes, %2$s only its own "
+                                              "user: set RONDA_KEY or RONDA_INSECURE=1 on all "
+                                              "ranks"},
+        [RD_REFUSES_FAILURE] = {RONDA_EUNSUPPORTED, "%2$s: rank %1$u has no random numbers"},
+        [RD_REFUSES_HASH] = {RONDA_EINVAL, "%2$s has no libcrypto to prove its RONDA_KEY with, but "
+                                           "rank %1$u has, and asks for a proof"},
+        [RD_REFUSES_MAC] = {RONDA_EINVAL, "rank %1$u has no libcrypto to prove its RONDA_KEY with, "
+                                          "but %2$s has, and asks for a proof"},
+        [RD_REFUSES_USER] = {RONDA_EPEER, "%2$s: rank %1$u belongs to another user"}};
+    if (why < RD_REFUSES_VERSION || why > RD_REFUSES_USER)
+        return RONDA_OK;
+    snprintf(text, RD_REFUSAL_TEXT, refusals[why].says, called, caller);
+    return refusals[why].status;
 }

@@ -1,10 +1,9 @@
-/* socket.h: sockets with deadlines, carrying frames and file descriptors. */
+/* socket.h: sockets with deadlines, and their addresses. */
 #ifndef RD_SOCKET_H
 #define RD_SOCKET_H
 
 #include "base/error.h"
 #include "transport/ip.h"
-#include "transport/wire.h"
 
 typedef struct {
     enum { RD_ADDRESS_FILE, RD_ADDRESS_TCP } kind;
@@ -32,20 +31,5 @@ bool rd_socket_peer(int fd, uint32_t *user, int32_t *pid);
 
 /* Until it can be read or written, as poll() calls that; false: the deadline, or it never will. */
 bool rd_await_socket(int fd, short events, uint64_t until_ns);
-
-/* A whole frame, with a descriptor or -1, before the deadline. */
-bool rd_socket_send(int fd, const rd_frame *frame, int passed, uint64_t until_ns);
-
-/* Part of a frame as it comes; false: the other end has closed or failed.  *passed is set if a
- * descriptor came along (the caller's to close). */
-typedef struct {
-    uint8_t bytes[RD_FRAME];
-    size_t have;
-    int passed; /* -1: none */
-    bool cut;   /* there were more, or one for which this process has no place */
-} rd_incoming;
-bool rd_socket_receive(int fd, rd_incoming *in);
-/* All of it, waiting. */
-bool rd_socket_await(int fd, rd_incoming *in, uint64_t until_ns);
 
 #endif

@@ -7,7 +7,7 @@
  *        | --- go -----> | --- go ---------> |
  *
  * In worlds of up to RD_HELD_RANKS every rank is a branch of rank 0, over the line on which it joined.  In
- * larger ones rank r has RD_BRANCHES of them, 8r+1 to 8r+8, and calls each at its own door. */
+ * larger ones rank r has RD_BRANCHES of them, 8r+1 to 8r+8, and calls each at its own listener. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "comm/reach.h"
@@ -69,24 +69,24 @@ typedef struct {
     struct pollfd *polled;
 } spread;
 
-static ronda_status lost(const spread *s, uint32_t rank, rd_heard heard)
+static ronda_status lost(const spread *s, uint32_t rank, rd_received received)
 {
     char who[128];
     rd_spread_name(s->g, rank, who, sizeof who);
     return rd_fail(s->g->err, RONDA_EPEER, rank, "%s %s while the ranks were gathering", who,
-                   heard == RD_HEARD_END ? "left" : "said what makes no sense");
+                   received == RD_RECEIVED_END ? "left" : "said what makes no sense");
 }
 
 static ronda_status hear_branch(spread *s, rd_branch *b)
 {
-    rd_note note;
-    const rd_heard heard = rd_session_hear(&b->session, &note);
-    if (heard == RD_HEARD_PART)
+    rd_frame frame;
+    const rd_received received = rd_session_receive(&b->session, &frame);
+    if (received == RD_RECEIVED_PART)
         return RONDA_OK;
-    if (heard == RD_HEARD_NOTE && note.kind == RD_NOTE_REJECT)
-        return rd_session_rejected(&b->session, &note, s->g->err);
-    if (heard != RD_HEARD_NOTE || note.kind != RD_NOTE_READY || b->ready)
-        return lost(s, b->rank, heard);
+    if (received == RD_RECEIVED_FRAME && frame.kind == RD_FRAME_REJECT)
+        return rd_session_rejected(&b->session, &frame, s->g->err);
+    if (received != RD_RECEIVED_FRAME || frame.kind != RD_FRAME_READY || b->ready)
+        return lost(s, b->rank, received);
     b->ready = true;
     s->ready++;
     return RONDA_OK;
@@ -94,15 +94,15 @@ static ronda_status hear_branch(spread *s, rd_branch *b)
 
 static ronda_status hear_up(spread *s)
 {
-    rd_note note;
-    const rd_heard heard = rd_session_hear(s->up, &note);
-    if (heard == RD_HEARD_PART)
+    rd_frame frame;
+    const rd_received received = rd_session_receive(s->up, &frame);
+    if (received == RD_RECEIVED_PART)
         return RONDA_OK;
-    if (heard == RD_HEARD_NOTE && note.kind == RD_NOTE_REJECT)
-        return rd_session_rejected(s->up, &note, s->g->err);
+    if (received == RD_RECEIVED_FRAME && frame.kind == RD_FRAME_REJECT)
+        return rd_session_rejected(s->up, &frame, s->g->err);
     const uint32_t above = s->g->j->size <= RD_HELD_RANKS ? 0 : rd_spread_parent(s->g->j->rank);
-    if (heard != RD_HEARD_NOTE || note.kind != RD_NOTE_GO || s->ready < s->count)
-        return lost(s, above, heard);
+    if (received != RD_RECEIVED_FRAME || frame.kind != RD_FRAME_GO || s->ready < s->count)
+        return lost(s, above, received);
     s->go = true;
     return RONDA_OK;
 }
@@ -148,19 +148,19 @@ static ronda_status await(spread *s, bool for_go)
     return RONDA_OK;
 }
 
-static ronda_status tell_branches(spread *s, const rd_note *note, const void *body)
+static ronda_status tell_branches(spread *s, const rd_frame *frame, const void *body)
 {
     for (uint32_t i = 0; i < s->count; i++)
-        if (!rd_session_say(&s->branches[i].session, note, body, s->g->until_ns))
-            return lost(s, s->branches[i].rank, RD_HEARD_END);
+        if (!rd_session_send(&s->branches[i].session, frame, body, s->g->until_ns))
+            return lost(s, s->branches[i].rank, RD_RECEIVED_END);
     return RONDA_OK;
 }
 
 static ronda_status hand_on(spread *s)
 {
     const rd_gathering *g = s->g;
-    const rd_note table = {
-        .kind = RD_NOTE_TABLE, .rank = g->j->rank, .job = g->job, .bytes = g->j->size * RD_PLACE};
+    const rd_frame table = {
+        .kind = RD_FRAME_TABLE, .from = g->j->rank, .job = g->job, .bytes = g->j->size * RD_PLACE};
     uint8_t *bytes = s->count ? rd_alloc(table.bytes) : NULL;
     if (s->count && !bytes)
         return rd_fail(g->err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for %u ranks",
@@ -171,12 +171,12 @@ static ronda_status hand_on(spread *s)
     rd_free(bytes);
     if (!status)
         status = await(s, false);
-    const rd_note ready = {.kind = RD_NOTE_READY, .rank = g->j->rank, .job = g->job};
-    if (!status && s->up && !rd_session_say(s->up, &ready, NULL, g->until_ns))
-        s->go = false; /* why, is heard next */
+    const rd_frame ready = {.kind = RD_FRAME_READY, .from = g->j->rank, .job = g->job};
+    if (!status && s->up && !rd_session_send(s->up, &ready, NULL, g->until_ns))
+        s->go = false; /* the reason is received next */
     if (!status && s->up)
         status = await(s, true);
-    const rd_note go = {.kind = RD_NOTE_GO, .rank = g->j->rank, .job = g->job};
+    const rd_frame go = {.kind = RD_FRAME_GO, .from = g->j->rank, .job = g->job};
     return status ? status : tell_branches(s, &go, NULL);
 }
 

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/proof.h"
+
 enum { RD_ADDRESSES = 8, RD_HOST_NAME = 64 };
 
 /* Whether frames between ranks have checksums: between hosts alone, nowhere, or everywhere. */
@@ -29,7 +31,8 @@ typedef struct {
     uint32_t cpus;  /* cores that it may use */
     uint32_t quota; /* of how many all ranks of its host have the time; UINT32_MAX: of all */
     uint64_t cores; /* which they are: ranks with the same number share them, others do not */
-    uint16_t port;  /* where it listens */
+    uint8_t nonce[RD_NONCE]; /* drawn for this job: its data connections prove the key with it */
+    uint16_t port;           /* where it listens */
     uint8_t count;
     uint8_t checksum;       /* an rd_checksum: what it was told, the same for all ranks */
     rd_ip at[RD_ADDRESSES]; /* best first */

@@ -1,19 +1,13 @@
 /* tcp_connect.c: connections are opened when there is something to send, or to wait for.
  *
- *     who connects                          who listens
- *       | --- hello: job, rank, mac -------> |     the mac shows that it knows the key
- *       | --- parcels ...                    |
- *       | <-- hello: job, rank, mac -------- |     when it looks at its sockets
- *       | <-- parcels ...                    |
- *
- * Whoever connects need not wait for an answer, so what it sends arrives even if the peer is busy for long;
- * but it hears nothing before the peer has shown that it knows the key too.  If both connect at once, both
+ * base/handshake.h draws how a connection begins: whoever connects sends a greeting, and its messages at once, so
+ * they arrive even if the peer is busy for long; but it reads nothing before the peer's answer has shown that the
+ * peer knows the key too.  Each greeting of a rank to another has the next counter, and none is accepted twice.  If both connect at once, both
  * connections stay: each writes to its own.  A peer has several addresses, which are tried one after the other,
  * the next when the last has failed or taken long, and the first that answers is taken. */
 #include "transport/tcp_inside.h"
 
 #include "base/mem.h"
-#include "base/proof.h"
 #include "transport/ip.h"
 
 #include <errno.h>
@@ -28,36 +22,41 @@ static const uint64_t TRY_NS = 10000000000u, STRANGER_NS = 3000000000u, SUSPECT_
 
 /* --- greetings --- */
 
-/* false: that cannot be done now, and zeros are no proof. */
-static bool sign(const tcp_world *w, const char *who, uint32_t from, uint32_t to, uint8_t mac[32])
+static rd_seal seal_of(const tcp_world *w, uint32_t from, uint32_t to)
 {
-    uint8_t text[32] = {0};
-    memset(mac, 0, 32);
-    if (!w->its.key)
-        return true;
-    memcpy(text, who, strlen(who));
-    for (int i = 0; i < 8; i++)
-        text[8 + i] = (uint8_t)(w->its.job >> 8 * i);
-    for (int i = 0; i < 4; i++) {
-        text[16 + i] = (uint8_t)(from >> 8 * i);
-        text[20 + i] = (uint8_t)(to >> 8 * i);
-        text[24 + i] = (uint8_t)(w->its.size >> 8 * i);
-    }
-    return rd_mac(w->its.key, text, sizeof text, mac);
+    return (rd_seal){.key = w->its.key,
+                     .sender = w->its.places[from].nonce,
+                     .receiver = w->its.places[to].nonce};
 }
 
-static bool greet(tcp_world *w, tcp_conn *c, const char *who)
+static bool greet(tcp_world *w, tcp_conn *c, uint32_t kind)
 {
     uint8_t packed[RD_GREETING];
-    rd_greeting g = {.features = c->checked ? RD_FEATURE_CHECKSUM : 0,
-                     .rank = w->its.rank,
-                     .to = c->rank,
-                     .size = w->its.size,
-                     .job = w->its.job};
-    if (!sign(w, who, g.rank, g.to, g.mac))
+    const rd_seal seal = seal_of(w, w->its.rank, c->rank);
+    rd_frame g = {.kind = kind,
+                  .features = c->checked ? RD_FEATURE_CHECKSUM : 0,
+                  .from = w->its.rank,
+                  .to = c->rank,
+                  .size = w->its.size,
+                  .job = w->its.job,
+                  .counter = c->counter};
+    return rd_frame_seal(&seal, &g, NULL, packed) && rd_tcp_say(c, NULL, packed);
+}
+
+/* What costs nothing is looked at first: a mac is made only for what may be a greeting. */
+static bool is_greeting(const tcp_world *w, const tcp_conn *c, const rd_frame *g,
+                        const uint8_t bytes[RD_GREETING])
+{
+    const bool unproven = c->state == TCP_STRANGER;
+    if (g->kind != (unproven ? RD_FRAME_GREETING : RD_FRAME_ANSWER) || g->job != w->its.job ||
+        g->size != w->its.size || g->to != w->its.rank || g->from >= g->size || g->from == g->to ||
+        g->features != (rd_tcp_checks(w, g->from) ? RD_FEATURE_CHECKSUM : 0))
         return false;
-    rd_greeting_pack(&g, packed);
-    return rd_tcp_say(c, NULL, packed);
+    if (unproven ? g->counter <= w->peers[g->from].accepted || w->peers[g->from].dead
+                 : g->from != c->rank || g->counter != c->counter)
+        return false;
+    const rd_seal seal = seal_of(w, g->from, g->to);
+    return rd_frame_is_sealed(&seal, bytes, NULL);
 }
 
 void rd_tcp_trust(tcp_world *w, uint32_t rank)
@@ -81,16 +80,10 @@ static void cancel(tcp_world *w, uint32_t rank)
 
 bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING])
 {
-    rd_greeting g;
-    uint8_t expected[32];
+    rd_frame g;
     const bool stranger = c->state == TCP_STRANGER;
-    const bool good = rd_greeting_unpack(bytes, &g) == RD_FRAME_OK && g.job == w->its.job &&
-                      g.size == w->its.size && g.to == w->its.rank && g.rank < g.size &&
-                      g.rank != g.to && (stranger || g.rank == c->rank) &&
-                      g.features == (rd_tcp_checks(w, g.rank) ? RD_FEATURE_CHECKSUM : 0) &&
-                      sign(w, stranger ? "hello" : "welcome", g.rank, g.to, expected) &&
-                      rd_mac_equal(expected, g.mac);
-    if (stranger && (!good || w->peers[g.rank].accepted || w->peers[g.rank].dead)) {
+    const bool good = rd_frame_unpack(bytes, &g) == RD_FRAME_OK && is_greeting(w, c, &g, bytes);
+    if (!good && stranger) {
         rd_tcp_end(w, c);
         return false;
     }
@@ -101,20 +94,20 @@ bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING])
     c->greeted = true;
     if (!stranger)
         return true;
-    tcp_peer *peer = &w->peers[g.rank];
+    tcp_peer *peer = &w->peers[g.from];
     w->strangers--;
-    c->rank = g.rank;
+    c->rank = g.from;
     c->state = TCP_OPEN;
-    c->checked = rd_tcp_checks(w, g.rank);
-    peer->accepted = true;
-    greet(w, c, "welcome");
+    c->checked = rd_tcp_checks(w, g.from);
+    c->counter = peer->accepted = g.counter;
+    greet(w, c, RD_FRAME_ANSWER);
     if (!peer->out) {
         peer->out = c;
-        cancel(w, g.rank);
+        cancel(w, g.from);
     }
     if (peer->suspicion ==
         TCP_UNREACHABLE) /* else what was sent to it is lost, whatever it says now */
-        rd_tcp_trust(w, g.rank);
+        rd_tcp_trust(w, g.from);
     rd_tcp_opened(w, c);
     rd_tcp_flush_conn(w, c);
     return true;
@@ -396,7 +389,8 @@ void rd_tcp_connected(tcp_world *w, tcp_conn *c)
     peer->out = c;
     cancel(w, rank);
     c->stream->kind->watch(c->stream, true, false);
-    greet(w, c, "hello");
+    c->counter = ++peer->greetings;
+    greet(w, c, RD_FRAME_GREETING);
     rd_tcp_opened(w, c);
     rd_tcp_flush_conn(w, c);
 }

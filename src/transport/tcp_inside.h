@@ -153,6 +153,7 @@ struct tcp_conn {
     uint32_t address; /* which of the peer's is being tried */
     rd_ip from;       /* where the peer is, if it has connected itself; else no family */
     bool greeted;     /* by the peer */
+    uint64_t counter; /* of the greeting and its answer */
     bool hung_up;     /* the peer has said that this is the end */
     bool broken;      /* nothing can be written to it any more */
     bool full;        /* waits until it can be written */
@@ -198,8 +199,9 @@ struct tcp_peer {
     uint32_t tried, trying;
     uint32_t retries; /* after it had closed a connection on which nothing was said */
     int errors[RD_ADDRESSES];
-    bool accepted; /* it has connected itself */
-    bool exited;   /* it has said that its process exits without having closed everything */
+    uint64_t greetings; /* that this rank has sent it: the counter of the last */
+    uint64_t accepted;  /* the counter of its last greeting that was accepted; 0: none was */
+    bool exited;        /* it has said that its process exits without having closed everything */
     _Atomic bool dead;
     rd_port *ready, *last_ready;
     bool listed; /* in the world's list of peers with ready ports: */

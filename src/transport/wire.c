@@ -4,20 +4,6 @@
 
 #include "base/crc32c.h"
 
-static const uint8_t MAGIC[8] = {'R', 'O', 'N', 'D', 'A', 0x0d, 0x0a, 0x1a};
-
-enum {
-    AT_VERSION = 8,
-    AT_KIND = 12,
-    AT_RANK = 16,
-    AT_SIZE = 20,
-    AT_NUMBER = 24,
-    AT_NONCE = 32,
-    AT_ANSWER = 64,
-    AT_TEXT = 96
-};
-_Static_assert(AT_TEXT + RD_FRAME_TEXT == RD_FRAME, "a frame is its fields");
-
 static void put(uint8_t *to, uint32_t value)
 {
     for (int i = 0; i < 4; i++)
@@ -28,41 +14,6 @@ static uint32_t get(const uint8_t *from)
 {
     return (uint32_t)from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 |
            (uint32_t)from[3] << 24;
-}
-
-void rd_frame_pack(const rd_frame *f, uint8_t bytes[RD_FRAME])
-{
-    memset(bytes, 0, RD_FRAME);
-    memcpy(bytes, MAGIC, sizeof MAGIC);
-    put(bytes + AT_VERSION, RD_WIRE_VERSION);
-    put(bytes + AT_KIND, f->kind);
-    put(bytes + AT_RANK, f->rank);
-    put(bytes + AT_SIZE, f->size);
-    put(bytes + AT_NUMBER, (uint32_t)f->number);
-    memcpy(bytes + AT_NONCE, f->nonce, sizeof f->nonce);
-    memcpy(bytes + AT_ANSWER, f->answer, sizeof f->answer);
-    memcpy(bytes + AT_TEXT, f->text, strnlen(f->text, RD_FRAME_TEXT - 1));
-}
-
-rd_frame_verdict rd_frame_unpack(const uint8_t bytes[RD_FRAME], rd_frame *f)
-{
-    if (memcmp(bytes, MAGIC, sizeof MAGIC) != 0)
-        return RD_FRAME_FOREIGN;
-    *f = (rd_frame){.version = get(bytes + AT_VERSION)};
-    if (f->version != RD_WIRE_VERSION)
-        return RD_FRAME_VERSION;
-    f->kind = get(bytes + AT_KIND);
-    f->rank = get(bytes + AT_RANK);
-    f->size = get(bytes + AT_SIZE);
-    f->number = (int32_t)get(bytes + AT_NUMBER);
-    memcpy(f->nonce, bytes + AT_NONCE, sizeof f->nonce);
-    memcpy(f->answer, bytes + AT_ANSWER, sizeof f->answer);
-    memcpy(f->text, bytes + AT_TEXT, RD_FRAME_TEXT);
-    f->text[RD_FRAME_TEXT - 1] = 0;
-    for (char *c = f->text; *c; c++) /* it is shown to people */
-        if ((unsigned char)*c < ' ' || (unsigned char)*c > '~')
-            *c = '?';
-    return f->kind >= RD_HELLO && f->kind <= RD_LAST_KIND ? RD_FRAME_OK : RD_FRAME_FOREIGN;
 }
 
 /* --- between ranks that are connected --- */
@@ -76,44 +27,6 @@ static void put64(uint8_t *to, uint64_t value)
 static uint64_t get64(const uint8_t *from)
 {
     return get(from) | (uint64_t)get(from + 4) << 32;
-}
-
-enum { AT_GREETING_CRC = 36, AFTER_GREETING_CRC = 40 };
-
-static uint32_t greeting_crc(const uint8_t bytes[RD_GREETING])
-{
-    return rd_crc32c(rd_crc32c(0, bytes, AT_GREETING_CRC), bytes + AFTER_GREETING_CRC,
-                     RD_GREETING - AFTER_GREETING_CRC);
-}
-
-void rd_greeting_pack(const rd_greeting *g, uint8_t bytes[RD_GREETING])
-{
-    memset(bytes, 0, RD_GREETING);
-    memcpy(bytes, MAGIC, sizeof MAGIC);
-    put(bytes + 8, RD_WIRE_VERSION);
-    put(bytes + 12, g->features);
-    put64(bytes + 16, g->job);
-    put(bytes + 24, g->rank);
-    put(bytes + 28, g->to);
-    put(bytes + 32, g->size);
-    memcpy(bytes + 40, g->mac, sizeof g->mac);
-    put(bytes + AT_GREETING_CRC, greeting_crc(bytes));
-}
-
-rd_frame_verdict rd_greeting_unpack(const uint8_t bytes[RD_GREETING], rd_greeting *g)
-{
-    if (memcmp(bytes, MAGIC, sizeof MAGIC) != 0)
-        return RD_FRAME_FOREIGN;
-    *g = (rd_greeting){.version = get(bytes + 8),
-                       .features = get(bytes + 12),
-                       .job = get64(bytes + 16),
-                       .rank = get(bytes + 24),
-                       .to = get(bytes + 28),
-                       .size = get(bytes + 32)};
-    memcpy(g->mac, bytes + 40, sizeof g->mac);
-    if (g->version != RD_WIRE_VERSION || g->features & ~(uint32_t)RD_FEATURES)
-        return RD_FRAME_VERSION;
-    return get(bytes + AT_GREETING_CRC) == greeting_crc(bytes) ? RD_FRAME_OK : RD_FRAME_FOREIGN;
 }
 
 /* A kind in one byte: 1 for the first, 0 for none. */
@@ -262,90 +175,7 @@ void rd_cause_unpack(const uint8_t bytes[RD_CAUSE], rd_error *e)
         rd_fail(e, RONDA_EPEER, RONDA_ANY, "a rank said that the world has failed, but not why");
 }
 
-/* --- ranks of several hosts, while they gather --- */
-
-enum {
-    AT_NOTE_FEATURES = 16,
-    AT_NOTE_RANK = 20,
-    AT_NOTE_PEER = 24,
-    AT_NOTE_SIZE = 28,
-    AT_NOTE_NUMBER = 32,
-    AT_NOTE_BYTES = 36,
-    AT_NOTE_JOB = 40,
-    AT_NOTE_MAC = 48
-};
-_Static_assert(AT_NOTE_MAC + 32 == RD_NOTE_HEAD, "a head is its fields");
-
-void rd_note_pack(const rd_note *n, uint8_t bytes[RD_NOTE_HEAD])
-{
-    memcpy(bytes, MAGIC, sizeof MAGIC);
-    put(bytes + AT_VERSION, RD_WIRE_VERSION);
-    put(bytes + AT_KIND, n->kind);
-    put(bytes + AT_NOTE_FEATURES, n->features);
-    put(bytes + AT_NOTE_RANK, n->rank);
-    put(bytes + AT_NOTE_PEER, n->peer);
-    put(bytes + AT_NOTE_SIZE, n->size);
-    put(bytes + AT_NOTE_NUMBER, (uint32_t)n->number);
-    put(bytes + AT_NOTE_BYTES, n->bytes);
-    put64(bytes + AT_NOTE_JOB, n->job);
-    memcpy(bytes + AT_NOTE_MAC, n->mac, sizeof n->mac);
-}
-
-static bool body_fits(const rd_note *n, uint32_t size)
-{
-    switch (n->kind) {
-    case RD_NOTE_HELLO:
-    case RD_NOTE_CHALLENGE:
-        return n->bytes == 32;
-    case RD_NOTE_WELCOME:
-    case RD_NOTE_PLACE:
-        return n->bytes == RD_PLACE;
-    case RD_NOTE_TABLE:
-        return n->bytes == (uint64_t)size * RD_PLACE;
-    case RD_NOTE_REJECT:
-        return n->bytes <= RD_NOTE_BODY;
-    default:
-        return n->bytes == 0;
-    }
-}
-
-rd_note_verdict rd_note_unpack(const uint8_t bytes[RD_NOTE_HEAD], uint32_t size, rd_note *n)
-{
-    if (memcmp(bytes, MAGIC, sizeof MAGIC) != 0)
-        return RD_NOTE_FOREIGN;
-    *n = (rd_note){.version = get(bytes + AT_VERSION)};
-    if (n->version != RD_WIRE_VERSION)
-        return RD_NOTE_VERSION;
-    const uint32_t kind = get(bytes + AT_KIND);
-    if (kind >= RD_HELLO && kind <= RD_LAST_KIND)
-        return RD_NOTE_FRAME;
-    n->kind = kind;
-    n->features = get(bytes + AT_NOTE_FEATURES);
-    if (n->features & ~(uint32_t)RD_FEATURES)
-        return RD_NOTE_VERSION;
-    n->rank = get(bytes + AT_NOTE_RANK);
-    n->peer = get(bytes + AT_NOTE_PEER);
-    n->size = get(bytes + AT_NOTE_SIZE);
-    n->number = (int32_t)get(bytes + AT_NOTE_NUMBER);
-    n->bytes = get(bytes + AT_NOTE_BYTES);
-    n->job = get64(bytes + AT_NOTE_JOB);
-    memcpy(n->mac, bytes + AT_NOTE_MAC, sizeof n->mac);
-    return kind >= RD_NOTE_HELLO && kind <= RD_LAST_NOTE && body_fits(n, size) ? RD_NOTE_OK
-                                                                               : RD_NOTE_FOREIGN;
-}
-
-bool rd_note_begins(const uint8_t *bytes, size_t have)
-{
-    return memcmp(bytes, MAGIC, have < sizeof MAGIC ? have : sizeof MAGIC) == 0;
-}
-
-void rd_note_text(const uint8_t *body, uint32_t bytes, char text[RD_NOTE_BODY + 1])
-{
-    const uint32_t length = bytes < RD_NOTE_BODY ? bytes : RD_NOTE_BODY;
-    for (uint32_t i = 0; i < length; i++)
-        text[i] = body[i] < ' ' || body[i] > '~' ? '?' : (char)body[i];
-    text[length] = 0;
-}
+/* --- the table of ranks --- */
 
 enum {
     AT_PLACE_PID = 8,
@@ -355,7 +185,8 @@ enum {
     AT_PLACE_CHECKSUM = 19,
     AT_PLACE_QUOTA = 20,
     AT_PLACE_CORES = 24,
-    AT_PLACE_NAME = 32,
+    AT_PLACE_NONCE = 32,
+    AT_PLACE_NAME = AT_PLACE_NONCE + RD_NONCE,
     AT_PLACE_IPS = AT_PLACE_NAME + RD_HOST_NAME,
     IP_BYTES = 24
 };
@@ -369,6 +200,7 @@ void rd_place_pack(const rd_place *p, uint8_t bytes[RD_PLACE])
     put(bytes + AT_PLACE_CPUS, p->cpus);
     put(bytes + AT_PLACE_QUOTA, p->quota);
     put64(bytes + AT_PLACE_CORES, p->cores);
+    memcpy(bytes + AT_PLACE_NONCE, p->nonce, RD_NONCE);
     bytes[AT_PLACE_PORT] = (uint8_t)p->port;
     bytes[AT_PLACE_PORT + 1] = (uint8_t)(p->port >> 8);
     bytes[AT_PLACE_COUNT] = p->count;
@@ -411,6 +243,7 @@ bool rd_place_unpack(const uint8_t bytes[RD_PLACE], rd_place *p)
                      .port = (uint16_t)(bytes[AT_PLACE_PORT] | bytes[AT_PLACE_PORT + 1] << 8),
                      .count = bytes[AT_PLACE_COUNT],
                      .checksum = bytes[AT_PLACE_CHECKSUM]};
+    memcpy(made.nonce, bytes + AT_PLACE_NONCE, RD_NONCE);
     memcpy(made.name, bytes + AT_PLACE_NAME, RD_HOST_NAME);
     if (!is_name(made.name) || made.pid <= 0 || !made.cpus || !made.quota || !made.port ||
         !made.count || made.count > RD_ADDRESSES || made.checksum > RD_LAST_CHECKSUM)
