@@ -139,10 +139,13 @@ static ronda_status not_taken(rd_engine *e, ronda_status status, uint32_t peer, 
     return status;
 }
 
-/* The world failed while this rank closed, and a peer has not taken what it was lent: it died, say. */
-static ronda_status failed_meanwhile(rd_engine *e, rd_error *err)
+/* The world has failed, and a peer has not taken what it was lent: it died, say, and others may have found that
+ * before this rank closed.  It need not be told of what was aborted by then. */
+static ronda_status hear_of_failure(rd_engine *e, bool before, rd_error *err)
 {
-    if (e->heard)
+    rd_error cause = {0};
+    e->transport->cause(e->link, &cause);
+    if (e->heard || (before && cause.status == RONDA_EABORTED))
         return RONDA_OK;
     e->heard = true;
     rd_engine_cause(e, err);
@@ -158,7 +161,7 @@ ronda_status rd_settle(rd_engine *e, uint64_t timeout_ns, bool failed, rd_error 
         rd_channel *channel = &e->channels[c];
         for (uint32_t idle = 0; channel->owed_count && !rd_channel_paid(e, channel); idle++) {
             if (atomic_load(e->link->alarm)) {
-                status = status || failed ? status : failed_meanwhile(e, err);
+                status = status ? status : hear_of_failure(e, failed, err);
                 break;
             }
             const bool late = rd_now_ns() >= until;
