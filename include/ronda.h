@@ -260,7 +260,7 @@ RONDA_TRY ronda_status ronda_init_local(uint32_t size, ronda_comm *comms[]);
  * ronda_alloc() gave on this one.  Its plans are of no use any more, but are still to be freed.
  *
  * A process that exits without closing is told of as one that died, and, unless it was killed or ended by _exit(),
- * as one that "exited without closing its communicator".
+ * as one that "exited without closing its communicator"; over sockets only by those that it was connected with.
  *
  * Of any other failure ronda_last_error(NULL) says why: the communicator is gone.  One that has failed before, and
  * said so, closes with RONDA_OK.

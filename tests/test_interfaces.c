@@ -1,6 +1,7 @@
 /* test_interfaces.c: which addresses a rank offers, in which order. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "comm/interfaces.h"
@@ -167,4 +168,30 @@ TEST(this_host_has_a_loopback_and_a_number)
     rd_ip to, from;
     rd_ip_read("127.0.0.5", &to);
     CHECK(rd_interfaces_route(&to, &from) && rd_ip_is_loopback(&from), "no way to the loopback");
+}
+
+/* With too few descriptors there seem to be no interfaces. */
+TEST(who_has_no_descriptors_left_is_told_so)
+{
+    char at[64];
+    ronda_comm *comm = NULL;
+    ronda_config config = {.struct_size = sizeof config,
+                           .size = 2,
+                           .addr = at,
+                           .transport = "tcp",
+                           .timeout_ns = 50000000};
+    struct rlimit before;
+    snprintf(at, sizeof at, "file:/tmp/ronda-test-interfaces-%d", (int)getpid());
+    getrlimit(RLIMIT_NOFILE, &before);
+    const int next = dup(0);
+    close(next);
+    for (rlim_t amount = 0; amount < 8; amount++) {
+        const struct rlimit few = {(rlim_t)next + amount, before.rlim_max};
+        setrlimit(RLIMIT_NOFILE, &few);
+        const ronda_status status = ronda_init(&config, &comm);
+        setrlimit(RLIMIT_NOFILE, &before);
+        CHECK(status == RONDA_ETIMEOUT || strstr(ronda_last_error(NULL), "Too many open files"),
+              "with %u: %d: %s", (unsigned)amount, status, ronda_last_error(NULL));
+    }
+    CHECK(access(at + strlen("file:"), F_OK), "%s is left", at);
 }

@@ -171,6 +171,25 @@ TEST(a_call_that_the_other_has_not_made)
             }
 }
 
+/* All but the odd rank make a call; it has closed without it, and each of them finds that when it closes: the second
+ * as well, though the world has failed by then. */
+static ronda_status one_less(const scene *s, ronda_comm *c)
+{
+    uint32_t word = 5;
+    return ronda_rank(c) == s->odd ? RONDA_OK : ronda_broadcast(c, &word, 1, RONDA_U32, 1);
+}
+
+TEST(a_call_that_one_has_not_made)
+{
+    for (uint32_t w = 0; w < 2; w++) /* between hosts who was sent nothing may miss it */
+        for (int part = 0; part < 2 && !test_failed(); part++) {
+            scene s = {.over = &ways[w], .size = 3, .odd = 0, .part = part, .call = one_less};
+            s.one_by_one = true;
+            play(&s);
+            check_told(&s, 2, RONDA_EPEER, "rank 0 has closed");
+        }
+}
+
 /* --- in good order --- */
 
 static ronda_status same_root(const scene *s, ronda_comm *c)

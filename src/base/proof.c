@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -18,9 +20,10 @@ static struct {
     digest_fn *sha256;
 } crypto;
 
+static const char *const names[] = {"libcrypto.so.3", "libcrypto.so.1.1", "libcrypto.so"};
+
 static void find_crypto(void)
 {
-    static const char *const names[] = {"libcrypto.so.3", "libcrypto.so.1.1", "libcrypto.so"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         void *library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
         if (!library)
@@ -35,11 +38,29 @@ static void find_crypto(void)
     }
 }
 
+/* What is not found is looked for again: a process may have had no descriptor left for a moment. */
 bool rd_mac_possible(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, find_crypto);
-    return crypto.hmac != NULL;
+    static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
+    static atomic_bool found;
+    if (atomic_load(&found))
+        return true;
+    pthread_mutex_lock(&looking);
+    if (!atomic_load(&found)) {
+        find_crypto();
+        atomic_store(&found, crypto.hmac != NULL);
+    }
+    pthread_mutex_unlock(&looking);
+    return atomic_load(&found);
+}
+
+void rd_mac_lacks(char *text, size_t capacity)
+{
+    void *library = dlopen(names[0], RTLD_NOW | RTLD_LOCAL);
+    const char *why = library ? NULL : dlerror();
+    snprintf(text, capacity, "%s", why ? why : names[0]);
+    if (library)
+        dlclose(library);
 }
 
 bool rd_mac(const char *key, const void *text, size_t bytes, uint8_t out[RD_MAC])

@@ -26,6 +26,7 @@ uint32_t rd_interfaces_list(rd_interface out[RD_INTERFACES])
         count++;
     }
     freeifaddrs(all);
+    errno = 0;
     return count;
 }
 

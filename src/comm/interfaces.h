@@ -13,7 +13,7 @@ typedef struct {
     rd_ip ip;
 } rd_interface;
 
-/* How many there are, RD_INTERFACES at most. */
+/* How many there are, RD_INTERFACES at most.  With 0, errno is 0 or says why they cannot be listed. */
 uint32_t rd_interfaces_list(rd_interface out[RD_INTERFACES]);
 
 typedef struct {

@@ -109,6 +109,9 @@ ronda_status rd_gathering_settle(rd_gathering *g, const rd_ip *rank_0)
                           .loopback_alone = g->loopback_alone};
     uint32_t count = 0;
     const uint32_t found = rd_interfaces_list(all);
+    if (!found && errno)
+        return rd_fail(g->err, RONDA_ESYSTEM, RONDA_ANY, "rank %u cannot list its interfaces: %s",
+                       g->j->rank, strerror(errno));
     for (uint32_t i = 0; i < found; i++)
         if (!g->family || all[i].ip.family == g->family)
             all[count++] = all[i];
@@ -435,9 +438,13 @@ ronda_status rd_rendezvous(const rd_joining *j, rd_tcp_parts *out, rd_error *err
                           (!j->key && !j->insecure) || rd_address_is_loopback(&j->address),
                       .err = err};
     err->status = RONDA_OK;
-    if (g.way != RD_WAY_OPEN && !rd_mac_possible())
-        return rd_fail(err, RONDA_EUNSUPPORTED, RONDA_ANY, "rank %u: no libcrypto to prove %s with",
-                       j->rank, j->key ? "the job's key" : "that ranks are of one user");
+    if (g.way != RD_WAY_OPEN && !rd_mac_possible()) {
+        char why[200];
+        rd_mac_lacks(why, sizeof why);
+        return rd_fail(err, RONDA_EUNSUPPORTED, RONDA_ANY,
+                       "rank %u: no libcrypto to prove %s with: %s", j->rank,
+                       j->key ? "the job's key" : "that ranks are of one user", why);
+    }
     if (j->address.kind == RD_ADDRESS_FILE && j->address.path[0] == '@')
         return rd_fail(
             err, RONDA_EINVAL, RONDA_ANY,

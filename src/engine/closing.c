@@ -73,14 +73,23 @@ static ronda_status look_at_peers(rd_engine *e, bool *alone, rd_error *err)
     return status;
 }
 
-/* Others found out that two ranks disagree about a call which this rank has made, and it has not been told. */
-static ronda_status hear_of_mismatch(rd_engine *e, rd_error *err)
+/* Two ranks disagree about the call: they made different ones, or one has closed without it. */
+static bool is_disagreement(rd_engine *e, const rd_error *cause)
+{
+    if (cause->status != RONDA_EPEER || !cause->sequence || cause->peer >= e->link->size)
+        return cause->status == RONDA_EMISMATCH;
+    const rd_presence p = rd_control_presence(e->link, cause->peer);
+    return p.closed && p.sequence < cause->sequence;
+}
+
+/* Others found a disagreement about a call which this rank has made, and it has not been told. */
+static ronda_status hear_of_others(rd_engine *e, rd_error *err)
 {
     rd_error cause = {0};
     if (e->heard)
         return RONDA_OK;
     rd_control_cause(e->link, &cause);
-    if (cause.status != RONDA_EMISMATCH || cause.sequence > e->entered)
+    if (!is_disagreement(e, &cause) || cause.sequence > e->entered)
         return RONDA_OK;
     e->heard = true;
     rd_engine_cause(e, err);
@@ -99,7 +108,7 @@ ronda_status rd_look_back(rd_engine *e, rd_error *err)
     rd_engine_pump(e);
     bool alone = false;
     if (atomic_load(e->link->alarm) || !look_at_peers(e, &alone, err))
-        return atomic_load(e->link->alarm) ? hear_of_mismatch(e, err) : RONDA_OK;
+        return atomic_load(e->link->alarm) ? hear_of_others(e, err) : RONDA_OK;
     e->heard = true;
     if (!alone) {
         e->transport->abort(e->link, err);
@@ -130,10 +139,13 @@ static ronda_status not_taken(rd_engine *e, ronda_status status, uint32_t peer, 
     return status;
 }
 
-/* The world failed while this rank closed, and a peer has not taken what it was lent: it died, say. */
-static ronda_status failed_meanwhile(rd_engine *e, rd_error *err)
+/* The world has failed, and a peer has not taken what it was lent: it died, say, and others may have found that
+ * before this rank closed.  It need not be told of what was aborted by then. */
+static ronda_status hear_of_failure(rd_engine *e, bool before, rd_error *err)
 {
-    if (e->heard)
+    rd_error cause = {0};
+    rd_control_cause(e->link, &cause);
+    if (e->heard || (before && cause.status == RONDA_EABORTED))
         return RONDA_OK;
     e->heard = true;
     rd_engine_cause(e, err);
@@ -149,7 +161,7 @@ ronda_status rd_settle(rd_engine *e, uint64_t timeout_ns, bool failed, rd_error 
         rd_channel *channel = &e->channels[c];
         for (uint32_t idle = 0; channel->owed_count && !rd_channel_paid(channel); idle++) {
             if (atomic_load(e->link->alarm)) {
-                status = status || failed ? status : failed_meanwhile(e, err);
+                status = status ? status : hear_of_failure(e, failed, err);
                 break;
             }
             const bool late = rd_now_ns() >= until;
