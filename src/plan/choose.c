@@ -110,13 +110,18 @@ typedef struct {
     uint64_t sent_bytes, sent_far, got_far;
 } rank_price;
 
+/* What is known of the steps with a peer. */
+typedef struct {
+    uint32_t sent[2];  /* 1 + the last step that sent to it, and the one before */
+    uint32_t lanes[2]; /* steps from it, and to it */
+} peer_steps;
+
 /* What is known of a rank's steps, for the price of each. */
 typedef struct {
     const rd_plan *plan;
     const rd_raw *raw;
     bool straight_lends; /* as seal.c finds it */
-    uint32_t *sends;     /* [2 * size]: 1 + the last step that sent to a peer, and the one before */
-    uint32_t *lanes;     /* [2 * size]: steps to a peer, and from it */
+    peer_steps *peers;   /* [size] */
 } pricing;
 
 /* What a step is priced by. */
@@ -217,7 +222,7 @@ static double returned_ns(const pricing *of, uint32_t step, const rd_facts *fact
     if (r->verb != RD_RECV || r->to.buffer == RD_SCRATCH || !lent || facts->carry_ns > 0)
         return 0;
     for (int i = 0; i < 2; i++) {
-        const uint32_t sent = of->sends[2 * (size_t)r->peer + (size_t)i];
+        const uint32_t sent = of->peers[r->peer].sent[i];
         const rd_raw_step *s = sent ? &of->raw->steps[sent - 1] : NULL;
         if (s && r->chunk == s->chunk && r->to.count == s->from.count && r->to.at == s->from.at &&
             s->from.buffer != RD_SCRATCH && r->round == s->round + 1 &&
@@ -238,7 +243,7 @@ static bool find_straight_lends(pricing *of)
         if (s->peer == RD_NONE)
             continue;
         if (s->to.count > most / p->shape.width ||
-            ++of->lanes[2 * (size_t)s->peer + (s->verb == RD_SEND)] > RD_STRAIGHT_SENDS)
+            ++of->peers[s->peer].lanes[s->verb == RD_SEND] > RD_STRAIGHT_SENDS)
             return false;
         lends |= s->to.count > RD_INLINE_BYTES / p->shape.width;
     }
@@ -262,8 +267,9 @@ static rank_price price_rank(pricing *of, const rd_facts *facts, uint8_t *far_ro
         r.work_ns += ns - returned_ns(of, i, link);
         r.messages += s->peer != RD_NONE;
         if (s->verb == RD_SEND) {
-            of->sends[2 * (size_t)s->peer + 1] = of->sends[2 * (size_t)s->peer];
-            of->sends[2 * (size_t)s->peer] = i + 1;
+            uint32_t *sent = of->peers[s->peer].sent;
+            sent[1] = sent[0];
+            sent[0] = i + 1;
             r.sent_bytes += bytes;
         }
         if (link != facts) {
@@ -347,13 +353,20 @@ static void draw_sample(const rd_shape *s, bool few, sample *of)
 typedef struct {
     double work, most;    /* ns: of all ranks that those looked at stand for, of the busiest */
     double ranks;         /* how many those are */
-    uint32_t *sends;      /* [4 * size]: for price_rank() */
     uint64_t steps;       /* that were looked at */
     uint8_t *far_rounds;  /* [most_rounds]: something goes between hosts; NULL: nothing can */
     uint32_t most_rounds; /* more than any algorithm has */
     uint32_t host;        /* of the last one, and what its ranks have sent and got: */
     double sent, got, wire;
 } tally;
+
+/* Memory that all that is priced for one choice shares. */
+typedef struct {
+    rd_plan *plan;       /* the rank that is looked at */
+    peer_steps *peers;   /* [size]: all 0 between ranks */
+    uint8_t *far_rounds; /* [most_rounds], or NULL, as in a tally */
+    uint32_t most_rounds;
+} workspace;
 
 static void count_wire(tally *t, const rd_shape *s, const rank_price *r, double stands_for)
 {
@@ -368,16 +381,14 @@ static void count_wire(tally *t, const rd_shape *s, const rank_price *r, double 
 }
 
 /* false: no memory */
-static bool price_sample(rd_price *price, tally *t, rd_shape s, const rd_facts *facts,
-                         double stands_for)
+static bool price_sample(const workspace *w, rd_price *price, tally *t, rd_shape s,
+                         const rd_facts *facts, double stands_for)
 {
+    rd_plan *p = w->plan;
     s.in_place = false;
-    rd_plan *p = rd_plan_begin(price->algorithm, &s);
-    if (!p)
-        return false;
+    rd_plan_restart(p, price->algorithm, &s);
     rd_plan_generate(p, 0);
-    pricing of = {.plan = p, .raw = p->raw, .sends = t->sends, .lanes = t->sends + 2 * s.size};
-    memset(t->sends, 0, 4 * (size_t)s.size * sizeof *t->sends);
+    pricing of = {.plan = p, .raw = p->raw, .peers = w->peers};
     const bool known = !p->raw->failed;
     const rank_price r =
         known ? price_rank(&of, facts, t->far_rounds, t->most_rounds) : (rank_price){0};
@@ -392,7 +403,9 @@ static bool price_sample(rd_price *price, tally *t, rd_shape s, const rd_facts *
     price->sent_bytes = r.sent_bytes > price->sent_bytes ? r.sent_bytes : price->sent_bytes;
     if (price->algorithm->flags & RD_WHOLE && p->scratch * s.width > MOST_WHOLE_SCRATCH)
         price->bulky = true;
-    rd_plan_free(p);
+    for (uint32_t i = 0; i < p->raw->count; i++)
+        if (p->raw->steps[i].peer != RD_NONE)
+            w->peers[p->raw->steps[i].peer] = (peer_steps){{0}, {0}};
     return known;
 }
 
@@ -433,8 +446,9 @@ static double sum_up(const tally *t, const rd_price *price, const rd_shape *shap
 
 /* Prices until it is known that it is more than `enough`, or all samples are looked at; `few` of them: false
  * if they have more steps than that is worth. */
-static bool look_at(const sample *of, rd_price *price, tally *t, const rd_shape *shape,
-                    const rd_facts *facts, double enough, bool few, bool *known)
+static bool look_at(const workspace *w, const sample *of, rd_price *price, tally *t,
+                    const rd_shape *shape, const rd_facts *facts, double enough, bool few,
+                    bool *known)
 {
     for (uint32_t i = 0; i < of->count && *known && price->ns <= enough; i++) {
         rd_shape s = *shape;
@@ -443,45 +457,63 @@ static bool look_at(const sample *of, rd_price *price, tally *t, const rd_shape 
             break;
         if (i >= 2 && t->steps > ENOUGH_STEPS && !few && shape->size > MOST_OF_HOST)
             return false;
-        *known = price_sample(price, t, s, facts, of->weight[i]);
+        *known = price_sample(w, price, t, s, facts, of->weight[i]);
         price->ns = sum_up(t, price, shape, facts, of->all);
     }
     return true;
 }
 
 /* The price, or, once it is more than `enough` whatever is still to come, something that is. */
-static rd_price price_up_to(const rd_algorithm *a, const rd_shape *shape, const rd_facts *facts,
-                            double enough)
+static rd_price price_up_to(const workspace *w, const rd_algorithm *a, const rd_shape *shape,
+                            const rd_facts *facts, double enough)
 {
-    const uint32_t n = shape->size;
-    sample of;
-    rd_price price = {.algorithm = a};
-    tally t = {.host = RD_NONE, .most_rounds = 4 * n + 64};
-    bool known = (t.sends = rd_alloc(4 * (size_t)n * sizeof *t.sends)) != NULL;
-    if (known && facts->far && rd_has_hosts(shape))
-        known = (t.far_rounds = rd_alloc(t.most_rounds)) != NULL;
-    draw_sample(shape, false, &of);
-    if (!look_at(&of, &price, &t, shape, facts, enough, false, &known)) {
-        t = (tally){.host = RD_NONE,
-                    .most_rounds = t.most_rounds,
-                    .sends = t.sends,
-                    .far_rounds = t.far_rounds};
+    rd_price price;
+    tally t;
+    bool known = true, whole = false;
+    for (int few = 0; few < 2 && !whole; few++) {
+        sample of;
+        price = (rd_price){.algorithm = a};
+        t = (tally){
+            .host = RD_NONE, .most_rounds = w->most_rounds, .far_rounds = w->far_rounds};
         if (t.far_rounds)
             memset(t.far_rounds, 0, t.most_rounds);
-        price = (rd_price){.algorithm = a};
-        draw_sample(shape, true, &of);
-        look_at(&of, &price, &t, shape, facts, enough, true, &known);
+        draw_sample(shape, few, &of);
+        whole = look_at(w, &of, &price, &t, shape, facts, enough, few, &known);
     }
     if (known && price.ns <= enough)
         price.ns = sum_up(&t, &price, shape, facts, t.ranks);
-    rd_free(t.far_rounds);
-    rd_free(t.sends);
     return known ? price : (rd_price){0};
+}
+
+static void close_workspace(workspace *w)
+{
+    rd_plan_free(w->plan);
+    rd_free(w->peers);
+    rd_free(w->far_rounds);
+}
+
+/* false: no memory */
+static bool open_workspace(workspace *w, const rd_shape *shape, const rd_facts *facts)
+{
+    const bool far = facts->far && rd_has_hosts(shape);
+    *w = (workspace){.most_rounds = 4 * shape->size + 64};
+    w->plan = rd_plan_begin(rd_algorithms, shape);
+    w->peers = rd_alloc(shape->size * sizeof *w->peers);
+    w->far_rounds = far ? rd_alloc(w->most_rounds) : NULL;
+    if (w->plan && w->peers && (w->far_rounds || !far))
+        return true;
+    close_workspace(w);
+    return false;
 }
 
 rd_price rd_price_of(const rd_algorithm *a, const rd_shape *shape, const rd_facts *facts)
 {
-    return price_up_to(a, shape, facts, HUGE_VAL);
+    workspace w;
+    if (!open_workspace(&w, shape, facts))
+        return (rd_price){0};
+    const rd_price price = price_up_to(&w, a, shape, facts, HUGE_VAL);
+    close_workspace(&w);
+    return price;
 }
 
 /* Of those that cost the same the first of the table is taken. */
@@ -544,24 +576,28 @@ const rd_algorithm *rd_choose(const rd_shape *shape, const rd_facts *facts, rd_p
         return sole;
     if (!prices)
         prices = local;
+    workspace w;
+    if (!open_workspace(&w, shape, facts))
+        return NULL;
     uint32_t rows = 0;
     while (rd_algorithms[rows].name)
         rows++;
     /* The last rows first: theirs are few steps, and what is dearer than those is soon known to be */
-    for (uint32_t row = rows; row-- > 0 && n < RD_MOST_CANDIDATES;) {
+    bool known = true;
+    for (uint32_t row = rows; row-- > 0 && n < RD_MOST_CANDIDATES && known;) {
         const rd_algorithm *a = &rd_algorithms[row];
         if (!rd_is_candidate(a, shape))
             continue;
         const double enough = n && !all && !prices[0].bulky ? prices[0].ns : HUGE_VAL;
-        const rd_price price = price_up_to(a, shape, facts, enough);
-        if (!price.algorithm)
-            return NULL;
+        const rd_price price = price_up_to(&w, a, shape, facts, enough);
+        known = price.algorithm != NULL;
         uint32_t at = n++;
         for (; at > 0 && dearer(&prices[at - 1], &price); at--)
             prices[at] = prices[at - 1];
         prices[at] = price;
     }
+    close_workspace(&w);
     if (count)
         *count = n;
-    return prices[0].algorithm;
+    return known ? prices[0].algorithm : NULL;
 }

@@ -49,8 +49,10 @@ static bool grow(rd_raw *raw, void **array, uint32_t count, uint32_t *capacity, 
 
 static rd_range one_name(const rd_shape *s, rd_range range)
 {
+    if (!s->in_place || range.buffer == RD_SCRATCH)
+        return range;
     const uint8_t name = rd_place_name(s);
-    if (!s->in_place || range.buffer == RD_SCRATCH || range.buffer == name)
+    if (range.buffer == name)
         return range;
     return (rd_range){name, range.at + rd_place_at(s), range.count};
 }
@@ -351,6 +353,21 @@ static bool keep_starts(rd_plan *p)
 
 _Thread_local rd_plan_work rd_planned;
 
+void rd_plan_restart(rd_plan *p, const rd_algorithm *algorithm, const rd_shape *shape)
+{
+    rd_raw *raw = p->raw;
+    *p = (rd_plan){.algorithm = algorithm, .shape = *shape, .starts = p->starts, .raw = raw};
+    p->shape.in_place &= rd_can_be_in_place(shape);
+    *raw = (rd_raw){.steps = raw->steps,
+                    .capacity = raw->capacity,
+                    .groups = raw->groups,
+                    .group_capacity = raw->group_capacity,
+                    .members = raw->members,
+                    .member_capacity = raw->member_capacity,
+                    .peers = raw->peers,
+                    .peer_capacity = raw->peer_capacity};
+}
+
 rd_plan *rd_plan_begin(const rd_algorithm *algorithm, const rd_shape *shape)
 {
     rd_plan *p = rd_alloc(sizeof *p);
@@ -360,10 +377,8 @@ rd_plan *rd_plan_begin(const rd_algorithm *algorithm, const rd_shape *shape)
         rd_free(raw);
         return NULL;
     }
-    p->algorithm = algorithm;
-    p->shape = *shape;
-    p->shape.in_place &= rd_can_be_in_place(shape);
     p->raw = raw;
+    rd_plan_restart(p, algorithm, shape);
     raw->failed = !keep_starts(p);
     return p;
 }
