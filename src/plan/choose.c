@@ -304,21 +304,28 @@ static void take(sample *of, uint32_t rank, double weight)
     of->all += weight;
 }
 
-/* Few of them: the first and the last, which often do more than others, and two for those. */
-static void take_of_host(sample *of, const rd_shape *s, uint32_t host, bool few)
+static void take_of_host(sample *of, const rd_shape *s, uint32_t host)
 {
     const uint32_t ranks = rd_ranks_on(*s, host);
     const uint32_t some = ranks < MOST_OF_HOST ? ranks : MOST_OF_HOST;
-    if (!few || ranks <= SOME_OF_HOST) {
-        for (uint32_t k = 0; k < some; k++)
-            take(of, rd_rank_on(*s, host, (uint32_t)((uint64_t)k * ranks / some)),
-                 (double)ranks / some);
-        return;
-    }
+    for (uint32_t k = 0; k < some; k++)
+        take(of, rd_rank_on(*s, host, (uint32_t)((uint64_t)k * ranks / some)),
+             (double)ranks / some);
+}
+
+/* Few of them: the first and the last, which often do more than others, and two for those; the first comes
+ * after the others. */
+static void take_few_of_host(sample *of, const rd_shape *s, uint32_t host)
+{
+    const uint32_t ranks = rd_ranks_on(*s, host);
+    const uint32_t some = ranks < SOME_OF_HOST ? ranks : SOME_OF_HOST;
     const double others = (double)(ranks - 2) / (SOME_OF_HOST - 2);
-    for (uint32_t k = 0; k < SOME_OF_HOST; k++)
-        take(of, rd_rank_on(*s, host, (uint32_t)((uint64_t)k * (ranks - 1) / (SOME_OF_HOST - 1))),
-             k == 0 || k == SOME_OF_HOST - 1 ? 1 : others);
+    for (uint32_t i = 1; i <= some; i++) {
+        const uint32_t k = i % some;
+        const bool end = ranks <= SOME_OF_HOST || k == 0 || k == some - 1;
+        take(of, rd_rank_on(*s, host, k ? (uint32_t)((uint64_t)k * (ranks - 1) / (some - 1)) : 0),
+             end ? 1 : others);
+    }
 }
 
 /* The order is such that the first few are far from each other, too. */
@@ -332,21 +339,32 @@ static void take_far_apart(sample *of, const rd_shape *s)
     }
 }
 
-static void draw_sample(const rd_shape *s, bool few, sample *of)
+/* Number i of some hosts, of which number 0 is the root's. */
+static uint32_t host_of_some(const rd_shape *s, uint32_t i, uint32_t some)
 {
-    const uint32_t n = s->size;
-    of->count = 0;
-    of->all = 0;
+    const uint32_t all = s->hosts->count;
+    return (uint32_t)((s->hosts->of[s->root] + (uint64_t)i * all / some) % all);
+}
+
+static void draw_many(const rd_shape *s, sample *of)
+{
     if (!rd_has_hosts(s)) {
         take_far_apart(of, s);
         return;
     }
     const uint32_t all = s->hosts->count, most = SAMPLES / s->hosts->largest;
-    const uint32_t room = few ? 2 : most < LEAST_HOSTS ? LEAST_HOSTS : most;
-    const uint32_t hosts = n <= SAMPLES || all < room ? all : room;
+    const uint32_t room = most < LEAST_HOSTS ? LEAST_HOSTS : most;
+    const uint32_t hosts = s->size <= SAMPLES || all < room ? all : room;
     for (uint32_t i = 0; i < hosts; i++)
-        take_of_host(of, s, (uint32_t)((s->hosts->of[s->root] + (uint64_t)i * all / hosts) % all),
-                     few);
+        take_of_host(of, s, host_of_some(s, i, hosts));
+}
+
+/* For plans of many steps: a few ranks of two hosts.  The first of them is like most, neither the root nor the
+ * first of its host (where there are others): its steps tell whether the plan is one of those. */
+static void draw_few(const rd_shape *s, sample *of)
+{
+    take_few_of_host(of, s, host_of_some(s, 1, 2));
+    take_few_of_host(of, s, host_of_some(s, 0, 2));
 }
 
 /* What has been seen of the samples so far. */
@@ -366,6 +384,7 @@ typedef struct {
     peer_steps *peers;   /* [size]: all 0 between ranks */
     uint8_t *far_rounds; /* [most_rounds], or NULL, as in a tally */
     uint32_t most_rounds;
+    sample many, few; /* few: with several hosts and many ranks, for plans of many steps */
 } workspace;
 
 static void count_wire(tally *t, const rd_shape *s, const rank_price *r, double stands_for)
@@ -444,41 +463,43 @@ static double sum_up(const tally *t, const rd_price *price, const rd_shape *shap
     return crowd > 1 ? ns + price->rounds * facts->switch_ns * crowd : ns;
 }
 
-/* Prices until it is known that it is more than `enough`, or all samples are looked at; `few` of them: false
- * if they have more steps than that is worth. */
-static bool look_at(const workspace *w, const sample *of, rd_price *price, tally *t,
-                    const rd_shape *shape, const rd_facts *facts, double enough, bool few,
-                    bool *known)
+static tally new_tally(const workspace *w)
 {
-    for (uint32_t i = 0; i < of->count && *known && price->ns <= enough; i++) {
-        rd_shape s = *shape;
-        s.rank = of->ranks[i];
-        if (i >= 2 && t->steps > ENOUGH_STEPS && !rd_has_hosts(shape))
-            break;
-        if (i >= 2 && t->steps > ENOUGH_STEPS && !few && shape->size > MOST_OF_HOST)
-            return false;
-        *known = price_sample(w, price, t, s, facts, of->weight[i]);
-        price->ns = sum_up(t, price, shape, facts, of->all);
-    }
-    return true;
+    if (w->far_rounds)
+        memset(w->far_rounds, 0, w->most_rounds);
+    return (tally){.host = RD_NONE, .most_rounds = w->most_rounds, .far_rounds = w->far_rounds};
+}
+
+/* One more rank, and what it comes to so far.  false: no memory */
+static bool look_at(const workspace *w, const sample *of, uint32_t i, const rd_shape *shape,
+                    const rd_facts *facts, rd_price *price, tally *t)
+{
+    rd_shape s = *shape;
+    s.rank = of->ranks[i];
+    const bool known = price_sample(w, price, t, s, facts, of->weight[i]);
+    price->ns = sum_up(t, price, shape, facts, of->all);
+    return known;
 }
 
 /* The price, or, once it is more than `enough` whatever is still to come, something that is. */
 static rd_price price_up_to(const workspace *w, const rd_algorithm *a, const rd_shape *shape,
                             const rd_facts *facts, double enough)
 {
-    rd_price price;
-    tally t;
-    bool known = true, whole = false;
-    for (int few = 0; few < 2 && !whole; few++) {
-        sample of;
+    const sample *of = w->few.count ? &w->few : &w->many;
+    rd_price price = {.algorithm = a};
+    tally t = new_tally(w);
+    bool known = look_at(w, of, 0, shape, facts, &price, &t);
+    uint32_t i = 1;
+    if (of == &w->few && t.steps * (w->many.count - 1) <= ENOUGH_STEPS) {
+        of = &w->many;
         price = (rd_price){.algorithm = a};
-        t = (tally){
-            .host = RD_NONE, .most_rounds = w->most_rounds, .far_rounds = w->far_rounds};
-        if (t.far_rounds)
-            memset(t.far_rounds, 0, t.most_rounds);
-        draw_sample(shape, few, &of);
-        whole = look_at(w, &of, &price, &t, shape, facts, enough, few, &known);
+        t = new_tally(w);
+        i = 0;
+    }
+    for (; i < of->count && known && price.ns <= enough; i++) {
+        if (i >= 2 && t.steps > ENOUGH_STEPS && !rd_has_hosts(shape))
+            break;
+        known = look_at(w, of, i, shape, facts, &price, &t);
     }
     if (known && price.ns <= enough)
         price.ns = sum_up(&t, &price, shape, facts, t.ranks);
@@ -500,6 +521,9 @@ static bool open_workspace(workspace *w, const rd_shape *shape, const rd_facts *
     w->plan = rd_plan_begin(rd_algorithms, shape);
     w->peers = rd_alloc(shape->size * sizeof *w->peers);
     w->far_rounds = far ? rd_alloc(w->most_rounds) : NULL;
+    draw_many(shape, &w->many);
+    if (rd_has_hosts(shape) && shape->size > MOST_OF_HOST)
+        draw_few(shape, &w->few);
     if (w->plan && w->peers && (w->far_rounds || !far))
         return true;
     close_workspace(w);

@@ -47,12 +47,10 @@ typedef struct {
 static rd_range whereabouts(rd_plan *p, rd_shape s, const arrivals *a, uint32_t far, uint32_t bits)
 {
     const uint32_t moved = far & (bits - 1);
-    uint32_t bit = 0;
 
     if (!moved)
         return rd_slot(s, RD_IN, (uint32_t)(((uint64_t)s.rank + far) % s.size));
-    while (moved >> (bit + 1))
-        bit++;
+    const uint32_t bit = 31 - (uint32_t)__builtin_clz(moved);
     /* How many distances below it have that bit */
     const uint32_t before = (far >> (bit + 1) << bit) + (far & ((1u << bit) - 1));
     return rd_scratch(p, a->at[bit] + before * s.count, s.count);
