@@ -173,6 +173,17 @@ static double copy_ns(const pricing *of, uint64_t bytes, const rd_facts *facts)
     return (fetched ? LOCAL_STEP_NS : facts->stage_ns) + (double)bytes * facts->stage_byte_ns;
 }
 
+/* Blocks of an alltoall that are copied together cost what they do one by one: so it was measured. */
+static double copy_price(const pricing *of, const rd_raw_step *s, const rd_facts *facts)
+{
+    const rd_shape *shape = &of->plan->shape;
+    const uint64_t blocks = shape->kind == RONDA_ALLTOALL ? s->to.count / shape->count : 1;
+    const uint64_t bytes = s->to.count / blocks * shape->width;
+    const bool staged = s->to.buffer == RD_SCRATCH && bytes > RD_INLINE_BYTES;
+    return (double)blocks *
+           (staged ? copy_ns(of, bytes, facts) : LOCAL_STEP_NS + (double)bytes * facts->copy_ns);
+}
+
 /* Of two, the one that costs bytes is copied to where the peer can read it; of twins one is, for all. */
 static bool is_staged(const pricing *of, uint32_t step, bool lent, const rd_facts *facts)
 {
@@ -205,8 +216,7 @@ static double work_price(const pricing *of, uint32_t step, const rd_facts *facts
                     ? facts->lend_ns + size * facts->fold_ns
                     : 0);
     case RD_COPY:
-        return s->to.buffer == RD_SCRATCH && lent ? copy_ns(of, bytes, facts)
-                                                  : LOCAL_STEP_NS + size * facts->copy_ns;
+        return copy_price(of, s, facts);
     default:
         return LOCAL_STEP_NS + 2 * size * facts->fold_ns;
     }
