@@ -491,9 +491,10 @@ static bool look_at(const workspace *w, const sample *of, uint32_t i, const rd_s
     return known;
 }
 
-/* The price, or, once it is more than `enough` whatever is still to come, something that is. */
+/* The price, or, once it is more than `enough` whatever is still to come, something that is; nor does the
+ * price of what is bulky matter, unless `all` are wanted. */
 static rd_price price_up_to(const workspace *w, const rd_algorithm *a, const rd_shape *shape,
-                            const rd_facts *facts, double enough)
+                            const rd_facts *facts, double enough, bool all)
 {
     const sample *of = w->few.count ? &w->few : &w->many;
     rd_price price = {.algorithm = a};
@@ -506,7 +507,7 @@ static rd_price price_up_to(const workspace *w, const rd_algorithm *a, const rd_
         t = new_tally(w);
         i = 0;
     }
-    for (; i < of->count && known && price.ns <= enough; i++) {
+    for (; i < of->count && known && price.ns <= enough && (all || !price.bulky); i++) {
         if (i >= 2 && t.steps > ENOUGH_STEPS && !rd_has_hosts(shape))
             break;
         known = look_at(w, of, i, shape, facts, &price, &t);
@@ -545,7 +546,7 @@ rd_price rd_price_of(const rd_algorithm *a, const rd_shape *shape, const rd_fact
     workspace w;
     if (!open_workspace(&w, shape, facts))
         return (rd_price){0};
-    const rd_price price = price_up_to(&w, a, shape, facts, HUGE_VAL);
+    const rd_price price = price_up_to(&w, a, shape, facts, HUGE_VAL, true);
     close_workspace(&w);
     return price;
 }
@@ -623,7 +624,7 @@ const rd_algorithm *rd_choose(const rd_shape *shape, const rd_facts *facts, rd_p
         if (!rd_is_candidate(a, shape))
             continue;
         const double enough = n && !all && !prices[0].bulky ? prices[0].ns : HUGE_VAL;
-        const rd_price price = price_up_to(&w, a, shape, facts, enough);
+        const rd_price price = price_up_to(&w, a, shape, facts, enough, all);
         known = price.algorithm != NULL;
         uint32_t at = n++;
         for (; at > 0 && dearer(&prices[at - 1], &price); at--)
@@ -631,6 +632,8 @@ const rd_algorithm *rd_choose(const rd_shape *shape, const rd_facts *facts, rd_p
         prices[at] = price;
     }
     close_workspace(&w);
+    if (known && !all && prices[0].bulky) /* as all are */
+        return rd_choose(shape, facts, local, NULL);
     if (count)
         *count = n;
     return known ? prices[0].algorithm : NULL;
