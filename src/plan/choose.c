@@ -62,12 +62,13 @@ rd_facts rd_facts_shm(uint32_t cpus)
  * chunks, which should be in the caches still when they come home.  And a rank has one place for all that it
  * sends, shared out among its peers: with more than FEW of them there is room for a few short parts each.
  * Calls that are short stay whole.  Ranks that share cores wait for each other with every message, so theirs
- * must be longer to gain by it, and their parts longer; and two ranks have few parts of which each is long. */
+ * must be longer to gain by it, and their parts longer; and two ranks have few parts of which each is long.
+ * Of more than MANY ranks a plan of many chunks takes as long to write as it gains. */
 uint64_t rd_segment_for(const rd_facts *facts, const rd_algorithm *a, const rd_shape *s)
 {
-    enum { LEAST = 4 << 10, ALL_PARTS = 384 << 10, SHORT = 1 << 20, LONG = 4 << 20 };
+    enum { LEAST = 4 << 10, ALL_PARTS = 384 << 10, SHORT = 1 << 20, LONG = 4 << 20, MANY = 512 };
     const bool crowded = s->size > facts->cpus, pair = s->size == 2;
-    const bool gains = !crowded || (s->kind == RONDA_ALLREDUCE && s->size <= FEW);
+    const bool gains = crowded ? s->kind == RONDA_ALLREDUCE && s->size <= FEW : s->size <= MANY;
     if (!facts->part_bytes || !(a->flags & RD_PARTED) || !rd_kind_reduces(s->kind) || !gains ||
         s->size == 1 || s->count <= (crowded || pair ? LONG : SHORT) / s->width)
         return facts->segment_bytes;
