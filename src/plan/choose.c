@@ -19,11 +19,11 @@
 #include "base/mem.h"
 #include "plan/hosts.h"
 #include "plan/raw.h"
+#include "plan/sample.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { SAMPLES = 16, LEAST_HOSTS = 4, MOST_OF_HOST = 64, SOME_OF_HOST = 4 };
 /* Two ranks at least are looked at, and no more after so many steps; of hosts, fewer of their ranks. */
 enum { ENOUGH_STEPS = 4000 };
 /* A plan that is never cut needs scratch for whole messages: beyond this it is taken only for want of another. */
@@ -301,83 +301,6 @@ static rank_price price_rank(pricing *of, const rd_facts *facts, uint8_t *far_ro
     return r;
 }
 
-/* The ranks that stand for all, and for how many each.  With several hosts: the root's host and as many more
- * as there is room for, each with its ranks, so that it is known what goes over its wire. */
-typedef struct {
-    uint32_t count, ranks[LEAST_HOSTS * MOST_OF_HOST];
-    double weight[LEAST_HOSTS * MOST_OF_HOST], all;
-} sample;
-
-static void take(sample *of, uint32_t rank, double weight)
-{
-    of->ranks[of->count] = rank;
-    of->weight[of->count++] = weight;
-    of->all += weight;
-}
-
-static void take_of_host(sample *of, const rd_shape *s, uint32_t host)
-{
-    const uint32_t ranks = rd_ranks_on(*s, host);
-    const uint32_t some = ranks < MOST_OF_HOST ? ranks : MOST_OF_HOST;
-    for (uint32_t k = 0; k < some; k++)
-        take(of, rd_rank_on(*s, host, (uint32_t)((uint64_t)k * ranks / some)),
-             (double)ranks / some);
-}
-
-/* Few of them: the first and the last, which often do more than others, and two for those; the first comes
- * after the others. */
-static void take_few_of_host(sample *of, const rd_shape *s, uint32_t host)
-{
-    const uint32_t ranks = rd_ranks_on(*s, host);
-    const uint32_t some = ranks < SOME_OF_HOST ? ranks : SOME_OF_HOST;
-    const double others = (double)(ranks - 2) / (SOME_OF_HOST - 2);
-    for (uint32_t i = 1; i <= some; i++) {
-        const uint32_t k = i % some;
-        const bool end = ranks <= SOME_OF_HOST || k == 0 || k == some - 1;
-        take(of, rd_rank_on(*s, host, k ? (uint32_t)((uint64_t)k * (ranks - 1) / (some - 1)) : 0),
-             end ? 1 : others);
-    }
-}
-
-/* The order is such that the first few are far from each other, too. */
-static void take_far_apart(sample *of, const rd_shape *s)
-{
-    const uint32_t n = s->size, count = n < SAMPLES ? n : SAMPLES;
-    for (uint32_t i = 0; i < count; i++) {
-        const uint32_t turned = (i & 1) << 3 | (i & 2) << 1 | (i & 4) >> 1 | (i & 8) >> 3;
-        const uint32_t at = count == SAMPLES ? turned : i;
-        take(of, (uint32_t)((s->root + (uint64_t)at * n / count) % n), 1);
-    }
-}
-
-/* Number i of some hosts, of which number 0 is the root's. */
-static uint32_t host_of_some(const rd_shape *s, uint32_t i, uint32_t some)
-{
-    const uint32_t all = s->hosts->count;
-    return (uint32_t)((s->hosts->of[s->root] + (uint64_t)i * all / some) % all);
-}
-
-static void draw_many(const rd_shape *s, sample *of)
-{
-    if (!rd_has_hosts(s)) {
-        take_far_apart(of, s);
-        return;
-    }
-    const uint32_t all = s->hosts->count, most = SAMPLES / s->hosts->largest;
-    const uint32_t room = most < LEAST_HOSTS ? LEAST_HOSTS : most;
-    const uint32_t hosts = s->size <= SAMPLES || all < room ? all : room;
-    for (uint32_t i = 0; i < hosts; i++)
-        take_of_host(of, s, host_of_some(s, i, hosts));
-}
-
-/* For plans of many steps: a few ranks of two hosts.  The first of them is like most, neither the root nor the
- * first of its host (where there are others): its steps tell whether the plan is one of those. */
-static void draw_few(const rd_shape *s, sample *of)
-{
-    take_few_of_host(of, s, host_of_some(s, 1, 2));
-    take_few_of_host(of, s, host_of_some(s, 0, 2));
-}
-
 /* What has been seen of the samples so far. */
 typedef struct {
     double work, most;    /* ns: of all ranks that those looked at stand for, of the busiest */
@@ -395,7 +318,7 @@ typedef struct {
     peer_steps *peers;   /* [size]: all 0 between ranks */
     uint8_t *far_rounds; /* [most_rounds], or NULL, as in a tally */
     uint32_t most_rounds;
-    sample many, few; /* few: with several hosts and many ranks, for plans of many steps */
+    rd_sample many, few; /* few: with several hosts and many ranks, for plans of many steps */
 } workspace;
 
 static void count_wire(tally *t, const rd_shape *s, const rank_price *r, double stands_for)
@@ -482,7 +405,7 @@ static tally new_tally(const workspace *w)
 }
 
 /* One more rank, and what it comes to so far.  false: no memory */
-static bool look_at(const workspace *w, const sample *of, uint32_t i, const rd_shape *shape,
+static bool look_at(const workspace *w, const rd_sample *of, uint32_t i, const rd_shape *shape,
                     const rd_facts *facts, rd_price *price, tally *t)
 {
     rd_shape s = *shape;
@@ -497,7 +420,7 @@ static bool look_at(const workspace *w, const sample *of, uint32_t i, const rd_s
 static rd_price price_up_to(const workspace *w, const rd_algorithm *a, const rd_shape *shape,
                             const rd_facts *facts, double enough, bool all)
 {
-    const sample *of = w->few.count ? &w->few : &w->many;
+    const rd_sample *of = w->few.count ? &w->few : &w->many;
     rd_price price = {.algorithm = a};
     tally t = new_tally(w);
     bool known = look_at(w, of, 0, shape, facts, &price, &t);
@@ -533,9 +456,9 @@ static bool open_workspace(workspace *w, const rd_shape *shape, const rd_facts *
     w->plan = rd_plan_begin(rd_algorithms, shape);
     w->peers = rd_alloc(shape->size * sizeof *w->peers);
     w->far_rounds = far ? rd_alloc(w->most_rounds) : NULL;
-    draw_many(shape, &w->many);
-    if (rd_has_hosts(shape) && shape->size > MOST_OF_HOST)
-        draw_few(shape, &w->few);
+    rd_sample_many(shape, &w->many);
+    if (rd_has_hosts(shape) && shape->size > RD_SAMPLE_OF_HOST)
+        rd_sample_few(shape, &w->few);
     if (w->plan && w->peers && (w->far_rounds || !far))
         return true;
     close_workspace(w);
