@@ -1,12 +1,14 @@
 /* bench_plans.c: what a call costs that is not like the one before it.
  *
  * First the CPU time of a shape that is new to a rank: chosen and planned, the first of its size class
- * and another one of the same class.  Then the time of a call if 1, 64 or 1,000 shapes take turns, of two
+ * and another one of the same class; of ranks on one host, and of 1,024 on several.  Then the time of a call if 1, 64 or 1,000 shapes take turns, of two
  * ranks as processes, beside that of one shape: a plan that is kept costs a look into a hash. */
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "plan/choose.h"
+#include "plan/hosts.h"
 #include "ranks.h"
 
 enum { SHAPES = 1000, LEAST = 256, ROUNDS = 20000 };
@@ -34,31 +36,57 @@ static double plan_us(ronda_comm *comm, ronda_kind kind, size_t count)
     return took;
 }
 
-static void show_misses(uint32_t n)
+/* The same for ranks of several hosts, which are not here: the first of its class is chosen too. */
+static double plan_far_us(const rd_hosts *hosts, ronda_kind kind, size_t count, bool first)
+{
+    const rd_facts facts = rd_facts_mixed(hosts->size);
+    const rd_shape shape = {
+        .kind = kind, .size = hosts->size, .width = 4, .count = count, .hosts = hosts};
+    const rd_shape class = rd_class_of(&shape);
+    static const rd_algorithm *chosen;
+    const double start = cpu_us();
+    if (first)
+        chosen = rd_choose(&class, &facts, NULL, NULL);
+    rd_plan *plan =
+        chosen ? rd_plan_build(chosen, &shape, rd_segment_for(&facts, chosen, &shape)) : NULL;
+    if (!plan)
+        die("no memory");
+    const double took = cpu_us() - start;
+    rd_plan_free(plan);
+    return took;
+}
+
+/* hosts: NULL, or where the n ranks are. */
+static void show_misses(uint32_t n, const rd_hosts *hosts)
 {
     static const struct {
         ronda_kind kind;
         const char *name;
     } kinds[] = {{RONDA_ALLREDUCE, "allreduce"},
                  {RONDA_BROADCAST, "broadcast"},
+                 {RONDA_ALLGATHER, "allgather"},
                  {RONDA_REDUCE_SCATTER, "reduce_scatter"},
                  {RONDA_ALLTOALL, "alltoall"}};
-    enum { CLASSES = 8 };
-    ronda_comm **comms = memory(n * sizeof *comms);
-    if (ronda_init_local(n, comms))
+    enum { CLASSES = 9 };
+    ronda_comm **comms = hosts ? NULL : memory(n * sizeof *comms);
+    if (comms && ronda_init_local(n, comms))
         die(ronda_last_error(NULL));
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        const ronda_kind kind = kinds[k].kind;
         double first = 0, next = 0;
         for (int i = 0; i < CLASSES; i++) {
-            const size_t count = (size_t)256 << 2 * i;
-            const double a = plan_us(comms[0], kinds[k].kind, count);
-            const double b = plan_us(comms[0], kinds[k].kind, count + 16);
+            const size_t count = (size_t)64 << 2 * i;
+            const double a =
+                hosts ? plan_far_us(hosts, kind, count, true) : plan_us(comms[0], kind, count);
+            const double b = hosts ? plan_far_us(hosts, kind, count + 4, false)
+                                   : plan_us(comms[0], kind, count + 4);
             first = a > first ? a : first;
             next = b > next ? b : next;
         }
-        printf("%-16s %6u %20.0f %20.0f\n", kinds[k].name, n, first, next);
+        printf("%-16s %6u %6u %20.0f %20.0f\n", kinds[k].name, n, hosts ? hosts->count : 1, first,
+               next);
     }
-    for (uint32_t r = 0; r < n; r++)
+    for (uint32_t r = 0; comms && r < n; r++)
         ronda_close(comms[r]);
     free(comms);
 }
@@ -136,12 +164,20 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench_plans: takes --quick\n");
         return 2;
     }
-    printf("a new shape, microseconds of CPU (the most of 8 classes of 1 KiB to 16 MiB)\n");
-    printf("%-16s %6s %20s %20s\n", "", "ranks", "first of its class", "next of its class");
-    show_misses(2);
-    show_misses(64);
-    show_misses(256);
-    show_misses(1024);
+    printf("a new shape, microseconds of CPU (the most of 9 classes of 256 bytes to 16 MiB)\n");
+    printf("%-16s %6s %6s %20s %20s\n", "", "ranks", "hosts", "first of its class",
+           "next of its class");
+    show_misses(2, NULL);
+    show_misses(64, NULL);
+    show_misses(256, NULL);
+    show_misses(1024, NULL);
+    for (uint32_t n = 2; n <= 512; n = n == 2 ? 16 : 2 * n) {
+        rd_hosts *hosts = rd_hosts_even(n, 1024 / n);
+        if (!hosts)
+            die("no memory");
+        show_misses(1024, hosts);
+        rd_hosts_free(hosts);
+    }
     printf("\nshapes in rotation, microseconds of an allreduce of 1 to 5 KiB, 2 ranks\n");
     printf("%-16s %6s %20s\n", "", "shapes", "a call");
     show_rotation("shm", quick ? ROUNDS / 10 : ROUNDS);

@@ -19,11 +19,11 @@
 #include "base/mem.h"
 #include "plan/hosts.h"
 #include "plan/raw.h"
+#include "plan/sample.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { SAMPLES = 16, LEAST_HOSTS = 4, MOST_OF_HOST = 64, SOME_OF_HOST = 4 };
 /* Two ranks at least are looked at, and no more after so many steps; of hosts, fewer of their ranks. */
 enum { ENOUGH_STEPS = 4000 };
 /* A plan that is never cut needs scratch for whole messages: beyond this it is taken only for want of another. */
@@ -62,12 +62,13 @@ rd_facts rd_facts_shm(uint32_t cpus)
  * chunks, which should be in the caches still when they come home.  And a rank has one place for all that it
  * sends, shared out among its peers: with more than FEW of them there is room for a few short parts each.
  * Calls that are short stay whole.  Ranks that share cores wait for each other with every message, so theirs
- * must be longer to gain by it, and their parts longer; and two ranks have few parts of which each is long. */
+ * must be longer to gain by it, and their parts longer; and two ranks have few parts of which each is long.
+ * Of more than MANY ranks a plan of many chunks takes as long to write as it gains. */
 uint64_t rd_segment_for(const rd_facts *facts, const rd_algorithm *a, const rd_shape *s)
 {
-    enum { LEAST = 4 << 10, ALL_PARTS = 384 << 10, SHORT = 1 << 20, LONG = 4 << 20 };
+    enum { LEAST = 4 << 10, ALL_PARTS = 384 << 10, SHORT = 1 << 20, LONG = 4 << 20, MANY = 512 };
     const bool crowded = s->size > facts->cpus, pair = s->size == 2;
-    const bool gains = !crowded || (s->kind == RONDA_ALLREDUCE && s->size <= FEW);
+    const bool gains = crowded ? s->kind == RONDA_ALLREDUCE && s->size <= FEW : s->size <= MANY;
     if (!facts->part_bytes || !(a->flags & RD_PARTED) || !rd_kind_reduces(s->kind) || !gains ||
         s->size == 1 || s->count <= (crowded || pair ? LONG : SHORT) / s->width)
         return facts->segment_bytes;
@@ -112,13 +113,18 @@ typedef struct {
     uint64_t sent_bytes, sent_far, got_far;
 } rank_price;
 
+/* What is known of the steps with a peer. */
+typedef struct {
+    uint32_t sent[2];  /* 1 + the last step that sent to it, and the one before */
+    uint32_t lanes[2]; /* steps from it, and to it */
+} peer_steps;
+
 /* What is known of a rank's steps, for the price of each. */
 typedef struct {
     const rd_plan *plan;
     const rd_raw *raw;
     bool straight_lends; /* as seal.c finds it */
-    uint32_t *sends;     /* [2 * size]: 1 + the last step that sent to a peer, and the one before */
-    uint32_t *lanes;     /* [2 * size]: steps to a peer, and from it */
+    peer_steps *peers;   /* [size] */
 } pricing;
 
 /* What a step is priced by. */
@@ -170,6 +176,17 @@ static double copy_ns(const pricing *of, uint64_t bytes, const rd_facts *facts)
     return (fetched ? LOCAL_STEP_NS : facts->stage_ns) + (double)bytes * facts->stage_byte_ns;
 }
 
+/* Blocks of an alltoall that are copied together cost what they do one by one: so it was measured. */
+static double copy_price(const pricing *of, const rd_raw_step *s, const rd_facts *facts)
+{
+    const rd_shape *shape = &of->plan->shape;
+    const uint64_t blocks = shape->kind == RONDA_ALLTOALL ? s->to.count / shape->count : 1;
+    const uint64_t bytes = s->to.count / blocks * shape->width;
+    const bool staged = s->to.buffer == RD_SCRATCH && bytes > RD_INLINE_BYTES;
+    return (double)blocks *
+           (staged ? copy_ns(of, bytes, facts) : LOCAL_STEP_NS + (double)bytes * facts->copy_ns);
+}
+
 /* Of two, the one that costs bytes is copied to where the peer can read it; of twins one is, for all. */
 static bool is_staged(const pricing *of, uint32_t step, bool lent, const rd_facts *facts)
 {
@@ -202,8 +219,7 @@ static double work_price(const pricing *of, uint32_t step, const rd_facts *facts
                     ? facts->lend_ns + size * facts->fold_ns
                     : 0);
     case RD_COPY:
-        return s->to.buffer == RD_SCRATCH && lent ? copy_ns(of, bytes, facts)
-                                                  : LOCAL_STEP_NS + size * facts->copy_ns;
+        return copy_price(of, s, facts);
     default:
         return LOCAL_STEP_NS + 2 * size * facts->fold_ns;
     }
@@ -219,7 +235,7 @@ static double returned_ns(const pricing *of, uint32_t step, const rd_facts *fact
     if (r->verb != RD_RECV || r->to.buffer == RD_SCRATCH || !lent || facts->carry_ns > 0)
         return 0;
     for (int i = 0; i < 2; i++) {
-        const uint32_t sent = of->sends[2 * (size_t)r->peer + (size_t)i];
+        const uint32_t sent = of->peers[r->peer].sent[i];
         const rd_raw_step *s = sent ? &of->raw->steps[sent - 1] : NULL;
         if (s && r->chunk == s->chunk && r->to.count == s->from.count && r->to.at == s->from.at &&
             s->from.buffer != RD_SCRATCH && r->round == s->round + 1 &&
@@ -240,7 +256,7 @@ static bool find_straight_lends(pricing *of)
         if (s->peer == RD_NONE)
             continue;
         if (s->to.count > most / p->shape.width ||
-            ++of->lanes[2 * (size_t)s->peer + (s->verb == RD_SEND)] > RD_STRAIGHT_SENDS)
+            ++of->peers[s->peer].lanes[s->verb == RD_SEND] > RD_STRAIGHT_SENDS)
             return false;
         lends |= s->to.count > RD_INLINE_BYTES / p->shape.width;
     }
@@ -286,8 +302,9 @@ static rank_price price_rank(pricing *of, const rd_facts *facts, uint8_t *far_ro
         r.work_ns += ns - returned_ns(of, i, link);
         r.messages += s->peer != RD_NONE;
         if (s->verb == RD_SEND) {
-            of->sends[2 * (size_t)s->peer + 1] = of->sends[2 * (size_t)s->peer];
-            of->sends[2 * (size_t)s->peer] = i + 1;
+            uint32_t *sent = of->peers[s->peer].sent;
+            sent[1] = sent[0];
+            sent[0] = i + 1;
             r.sent_bytes += bytes;
         }
         if (link != facts) {
@@ -307,77 +324,26 @@ static rank_price price_rank(pricing *of, const rd_facts *facts, uint8_t *far_ro
     return r;
 }
 
-/* The ranks that stand for all, and for how many each.  With several hosts: the root's host and as many more
- * as there is room for, each with its ranks, so that it is known what goes over its wire. */
-typedef struct {
-    uint32_t count, ranks[LEAST_HOSTS * MOST_OF_HOST];
-    double weight[LEAST_HOSTS * MOST_OF_HOST], all;
-} sample;
-
-static void take(sample *of, uint32_t rank, double weight)
-{
-    of->ranks[of->count] = rank;
-    of->weight[of->count++] = weight;
-    of->all += weight;
-}
-
-/* Few of them: the first and the last, which often do more than others, and two for those. */
-static void take_of_host(sample *of, const rd_shape *s, uint32_t host, bool few)
-{
-    const uint32_t ranks = rd_ranks_on(*s, host);
-    const uint32_t some = ranks < MOST_OF_HOST ? ranks : MOST_OF_HOST;
-    if (!few || ranks <= SOME_OF_HOST) {
-        for (uint32_t k = 0; k < some; k++)
-            take(of, rd_rank_on(*s, host, (uint32_t)((uint64_t)k * ranks / some)),
-                 (double)ranks / some);
-        return;
-    }
-    const double others = (double)(ranks - 2) / (SOME_OF_HOST - 2);
-    for (uint32_t k = 0; k < SOME_OF_HOST; k++)
-        take(of, rd_rank_on(*s, host, (uint32_t)((uint64_t)k * (ranks - 1) / (SOME_OF_HOST - 1))),
-             k == 0 || k == SOME_OF_HOST - 1 ? 1 : others);
-}
-
-/* The order is such that the first few are far from each other, too. */
-static void take_far_apart(sample *of, const rd_shape *s)
-{
-    const uint32_t n = s->size, count = n < SAMPLES ? n : SAMPLES;
-    for (uint32_t i = 0; i < count; i++) {
-        const uint32_t turned = (i & 1) << 3 | (i & 2) << 1 | (i & 4) >> 1 | (i & 8) >> 3;
-        const uint32_t at = count == SAMPLES ? turned : i;
-        take(of, (uint32_t)((s->root + (uint64_t)at * n / count) % n), 1);
-    }
-}
-
-static void draw_sample(const rd_shape *s, bool few, sample *of)
-{
-    const uint32_t n = s->size;
-    of->count = 0;
-    of->all = 0;
-    if (!rd_has_hosts(s)) {
-        take_far_apart(of, s);
-        return;
-    }
-    const uint32_t all = s->hosts->count, most = SAMPLES / s->hosts->largest;
-    const uint32_t room = few ? 2 : most < LEAST_HOSTS ? LEAST_HOSTS : most;
-    const uint32_t hosts = n <= SAMPLES || all < room ? all : room;
-    for (uint32_t i = 0; i < hosts; i++)
-        take_of_host(of, s, (uint32_t)((s->hosts->of[s->root] + (uint64_t)i * all / hosts) % all),
-                     few);
-}
-
 /* What has been seen of the samples so far. */
 typedef struct {
     double work, most;    /* ns: of all ranks that those looked at stand for, of the busiest */
     uint32_t idle, row;   /* the most of any: see find_idle() */
     double ranks;         /* how many those are */
-    uint32_t *sends;      /* [4 * size]: for price_rank() */
     uint64_t steps;       /* that were looked at */
     uint8_t *far_rounds;  /* [most_rounds]: something goes between hosts; NULL: nothing can */
     uint32_t most_rounds; /* more than any algorithm has */
     uint32_t host;        /* of the last one, and what its ranks have sent and got: */
     double sent, got, wire;
 } tally;
+
+/* Memory that all that is priced for one choice shares. */
+typedef struct {
+    rd_plan *plan;       /* the rank that is looked at */
+    peer_steps *peers;   /* [size]: all 0 between ranks */
+    uint8_t *far_rounds; /* [most_rounds], or NULL, as in a tally */
+    uint32_t most_rounds;
+    rd_sample many, few; /* few: with several hosts and many ranks, for plans of many steps */
+} workspace;
 
 static void count_wire(tally *t, const rd_shape *s, const rank_price *r, double stands_for)
 {
@@ -392,16 +358,14 @@ static void count_wire(tally *t, const rd_shape *s, const rank_price *r, double 
 }
 
 /* false: no memory */
-static bool price_sample(rd_price *price, tally *t, rd_shape s, const rd_facts *facts,
-                         double stands_for)
+static bool price_sample(const workspace *w, rd_price *price, tally *t, rd_shape s,
+                         const rd_facts *facts, double stands_for)
 {
+    rd_plan *p = w->plan;
     s.in_place = false;
-    rd_plan *p = rd_plan_begin(price->algorithm, &s);
-    if (!p)
-        return false;
+    rd_plan_restart(p, price->algorithm, &s);
     rd_plan_generate(p, 0);
-    pricing of = {.plan = p, .raw = p->raw, .sends = t->sends, .lanes = t->sends + 2 * s.size};
-    memset(t->sends, 0, 4 * (size_t)s.size * sizeof *t->sends);
+    pricing of = {.plan = p, .raw = p->raw, .peers = w->peers};
     const bool known = !p->raw->failed;
     const rank_price r =
         known ? price_rank(&of, facts, t->far_rounds, t->most_rounds) : (rank_price){0};
@@ -418,7 +382,9 @@ static bool price_sample(rd_price *price, tally *t, rd_shape s, const rd_facts *
     price->sent_bytes = r.sent_bytes > price->sent_bytes ? r.sent_bytes : price->sent_bytes;
     if (price->algorithm->flags & RD_WHOLE && p->scratch * s.width > MOST_WHOLE_SCRATCH)
         price->bulky = true;
-    rd_plan_free(p);
+    for (uint32_t i = 0; i < p->raw->count; i++)
+        if (p->raw->steps[i].peer != RD_NONE)
+            w->peers[p->raw->steps[i].peer] = (peer_steps){{0}, {0}};
     return known;
 }
 
@@ -458,57 +424,82 @@ static double sum_up(const tally *t, const rd_price *price, const rd_shape *shap
     return crowd > 1 ? ns + price->rounds * facts->switch_ns * crowd : ns;
 }
 
-/* Prices until it is known that it is more than `enough`, or all samples are looked at; `few` of them: false
- * if they have more steps than that is worth. */
-static bool look_at(const sample *of, rd_price *price, tally *t, const rd_shape *shape,
-                    const rd_facts *facts, double enough, bool few, bool *known)
+static tally new_tally(const workspace *w)
 {
-    for (uint32_t i = 0; i < of->count && *known && price->ns <= enough; i++) {
-        rd_shape s = *shape;
-        s.rank = of->ranks[i];
-        if (i >= 2 && t->steps > ENOUGH_STEPS && !rd_has_hosts(shape))
-            break;
-        if (i >= 2 && t->steps > ENOUGH_STEPS && !few && shape->size > MOST_OF_HOST)
-            return false;
-        *known = price_sample(price, t, s, facts, of->weight[i]);
-        price->ns = sum_up(t, price, shape, facts, of->all);
-    }
-    return true;
+    if (w->far_rounds)
+        memset(w->far_rounds, 0, w->most_rounds);
+    return (tally){.host = RD_NONE, .most_rounds = w->most_rounds, .far_rounds = w->far_rounds};
 }
 
-/* The price, or, once it is more than `enough` whatever is still to come, something that is. */
-static rd_price price_up_to(const rd_algorithm *a, const rd_shape *shape, const rd_facts *facts,
-                            double enough)
+/* One more rank, and what it comes to so far.  false: no memory */
+static bool look_at(const workspace *w, const rd_sample *of, uint32_t i, const rd_shape *shape,
+                    const rd_facts *facts, rd_price *price, tally *t)
 {
-    const uint32_t n = shape->size;
-    sample of;
+    rd_shape s = *shape;
+    s.rank = of->ranks[i];
+    const bool known = price_sample(w, price, t, s, facts, of->weight[i]);
+    price->ns = sum_up(t, price, shape, facts, of->all);
+    return known;
+}
+
+/* The price, or, once it is more than `enough` whatever is still to come, something that is; nor does the
+ * price of what is bulky matter, unless `all` are wanted. */
+static rd_price price_up_to(const workspace *w, const rd_algorithm *a, const rd_shape *shape,
+                            const rd_facts *facts, double enough, bool all)
+{
+    const rd_sample *of = w->few.count ? &w->few : &w->many;
     rd_price price = {.algorithm = a};
-    tally t = {.host = RD_NONE, .most_rounds = 4 * n + 64};
-    bool known = (t.sends = rd_alloc(4 * (size_t)n * sizeof *t.sends)) != NULL;
-    if (known && facts->far && rd_has_hosts(shape))
-        known = (t.far_rounds = rd_alloc(t.most_rounds)) != NULL;
-    draw_sample(shape, false, &of);
-    if (!look_at(&of, &price, &t, shape, facts, enough, false, &known)) {
-        t = (tally){.host = RD_NONE,
-                    .most_rounds = t.most_rounds,
-                    .sends = t.sends,
-                    .far_rounds = t.far_rounds};
-        if (t.far_rounds)
-            memset(t.far_rounds, 0, t.most_rounds);
+    tally t = new_tally(w);
+    bool known = look_at(w, of, 0, shape, facts, &price, &t);
+    uint32_t i = 1;
+    if (of == &w->few && t.steps * (w->many.count - 1) <= ENOUGH_STEPS) {
+        of = &w->many;
         price = (rd_price){.algorithm = a};
-        draw_sample(shape, true, &of);
-        look_at(&of, &price, &t, shape, facts, enough, true, &known);
+        t = new_tally(w);
+        i = 0;
+    }
+    for (; i < of->count && known && price.ns <= enough && (all || !price.bulky); i++) {
+        if (i >= 2 && t.steps > ENOUGH_STEPS && !rd_has_hosts(shape))
+            break;
+        known = look_at(w, of, i, shape, facts, &price, &t);
     }
     if (known && price.ns <= enough)
         price.ns = sum_up(&t, &price, shape, facts, t.ranks);
-    rd_free(t.far_rounds);
-    rd_free(t.sends);
     return known ? price : (rd_price){0};
+}
+
+static void close_workspace(workspace *w)
+{
+    rd_plan_free(w->plan);
+    rd_free(w->peers);
+    rd_free(w->far_rounds);
+}
+
+/* false: no memory */
+static bool open_workspace(workspace *w, const rd_shape *shape, const rd_facts *facts)
+{
+    const bool far = facts->far && rd_has_hosts(shape);
+    *w = (workspace){.most_rounds = 4 * shape->size + 64};
+    w->plan = rd_plan_begin(rd_algorithms, shape);
+    w->peers = rd_alloc(shape->size * sizeof *w->peers);
+    w->far_rounds = far ? rd_alloc(w->most_rounds) : NULL;
+    rd_sample_many(shape, &w->many);
+    if (rd_has_hosts(shape) && shape->size > RD_SAMPLE_OF_HOST)
+        rd_sample_few(shape, &w->few);
+    if (w->plan && w->peers && (w->far_rounds || !far))
+        return true;
+    close_workspace(w);
+    return false;
 }
 
 rd_price rd_price_of(const rd_algorithm *a, const rd_shape *shape, const rd_facts *facts)
 {
-    return price_up_to(a, shape, facts, HUGE_VAL);
+    workspace w;
+    if (!open_workspace(&w, shape, facts))
+        return (rd_price){0};
+    const rd_price price = price_up_to(&w, a, shape, facts, HUGE_VAL, true);
+    close_workspace(&w);
+    return price;
 }
 
 /* Of those that cost the same the first of the table is taken. */
@@ -571,24 +562,30 @@ const rd_algorithm *rd_choose(const rd_shape *shape, const rd_facts *facts, rd_p
         return sole;
     if (!prices)
         prices = local;
+    workspace w;
+    if (!open_workspace(&w, shape, facts))
+        return NULL;
     uint32_t rows = 0;
     while (rd_algorithms[rows].name)
         rows++;
     /* The last rows first: theirs are few steps, and what is dearer than those is soon known to be */
-    for (uint32_t row = rows; row-- > 0 && n < RD_MOST_CANDIDATES;) {
+    bool known = true;
+    for (uint32_t row = rows; row-- > 0 && n < RD_MOST_CANDIDATES && known;) {
         const rd_algorithm *a = &rd_algorithms[row];
         if (!rd_is_candidate(a, shape))
             continue;
         const double enough = n && !all && !prices[0].bulky ? prices[0].ns : HUGE_VAL;
-        const rd_price price = price_up_to(a, shape, facts, enough);
-        if (!price.algorithm)
-            return NULL;
+        const rd_price price = price_up_to(&w, a, shape, facts, enough, all);
+        known = price.algorithm != NULL;
         uint32_t at = n++;
         for (; at > 0 && dearer(&prices[at - 1], &price); at--)
             prices[at] = prices[at - 1];
         prices[at] = price;
     }
+    close_workspace(&w);
+    if (known && !all && prices[0].bulky) /* as all are */
+        return rd_choose(shape, facts, local, NULL);
     if (count)
         *count = n;
-    return prices[0].algorithm;
+    return known ? prices[0].algorithm : NULL;
 }

@@ -49,8 +49,10 @@ static bool grow(rd_raw *raw, void **array, uint32_t count, uint32_t *capacity, 
 
 static rd_range one_name(const rd_shape *s, rd_range range)
 {
+    if (!s->in_place || range.buffer == RD_SCRATCH)
+        return range;
     const uint8_t name = rd_place_name(s);
-    if (!s->in_place || range.buffer == RD_SCRATCH || range.buffer == name)
+    if (range.buffer == name)
         return range;
     return (rd_range){name, range.at + rd_place_at(s), range.count};
 }
@@ -201,37 +203,45 @@ static uint64_t cut_lines(uint64_t count, uint64_t pieces, uint64_t i, uint32_t 
 }
 
 /* This chunk of the elements at .. at + count */
-static rd_range chunk_of(rd_shape s, int buffer, uint64_t at, uint64_t count)
+static rd_range chunk_of(const rd_shape *s, int buffer, uint64_t at, uint64_t count)
 {
-    const uint64_t lo = cut_lines(count, s.chunks, s.chunk, s.width);
-    const uint64_t hi = cut_lines(count, s.chunks, s.chunk + 1, s.width);
+    if (s->chunks == 1)
+        return (rd_range){(uint8_t)buffer, at, count};
+    const uint64_t lo = cut_lines(count, s->chunks, s->chunk, s->width);
+    const uint64_t hi = cut_lines(count, s->chunks, s->chunk + 1, s->width);
     return (rd_range){(uint8_t)buffer, at + lo, hi - lo};
 }
 
 rd_range rd_whole(rd_shape s, int buffer)
 {
     if (s.starts[RD_IN] || s.starts[RD_OUT])
-        return chunk_of(s, buffer, 0, rd_own_count(&s));
+        return chunk_of(&s, buffer, 0, rd_own_count(&s));
     return (rd_range){(uint8_t)buffer, s.at, s.count};
+}
+
+static rd_range pieces_of(const rd_shape *s, int buffer, uint32_t pieces, uint32_t first,
+                          uint32_t end)
+{
+    const uint64_t lo = cut_lines(s->count, pieces, first, s->width);
+    const uint64_t hi = cut_lines(s->count, pieces, end, s->width);
+    return (rd_range){(uint8_t)buffer, s->at + lo, hi - lo};
 }
 
 rd_range rd_pieces(rd_shape s, int buffer, uint32_t pieces, uint32_t first, uint32_t end)
 {
-    const uint64_t lo = cut_lines(s.count, pieces, first, s.width);
-    const uint64_t hi = cut_lines(s.count, pieces, end, s.width);
-    return (rd_range){(uint8_t)buffer, s.at + lo, hi - lo};
+    return pieces_of(&s, buffer, pieces, first, end);
 }
 
 rd_range rd_part(rd_shape s, int buffer, uint32_t i)
 {
-    return rd_pieces(s, buffer, s.size, i, i + 1);
+    return pieces_of(&s, buffer, s.size, i, i + 1);
 }
 
 rd_range rd_slot(rd_shape s, int buffer, uint32_t i)
 {
     const uint64_t *starts = s.starts[buffer];
     if (starts)
-        return chunk_of(s, buffer, starts[i], starts[i + 1] - starts[i]);
+        return chunk_of(&s, buffer, starts[i], starts[i + 1] - starts[i]);
     return (rd_range){(uint8_t)buffer, i * s.stride + s.at, s.count};
 }
 
@@ -351,6 +361,21 @@ static bool keep_starts(rd_plan *p)
 
 _Thread_local rd_plan_work rd_planned;
 
+void rd_plan_restart(rd_plan *p, const rd_algorithm *algorithm, const rd_shape *shape)
+{
+    rd_raw *raw = p->raw;
+    *p = (rd_plan){.algorithm = algorithm, .shape = *shape, .starts = p->starts, .raw = raw};
+    p->shape.in_place &= rd_can_be_in_place(shape);
+    *raw = (rd_raw){.steps = raw->steps,
+                    .capacity = raw->capacity,
+                    .groups = raw->groups,
+                    .group_capacity = raw->group_capacity,
+                    .members = raw->members,
+                    .member_capacity = raw->member_capacity,
+                    .peers = raw->peers,
+                    .peer_capacity = raw->peer_capacity};
+}
+
 rd_plan *rd_plan_begin(const rd_algorithm *algorithm, const rd_shape *shape)
 {
     rd_plan *p = rd_alloc(sizeof *p);
@@ -360,10 +385,8 @@ rd_plan *rd_plan_begin(const rd_algorithm *algorithm, const rd_shape *shape)
         rd_free(raw);
         return NULL;
     }
-    p->algorithm = algorithm;
-    p->shape = *shape;
-    p->shape.in_place &= rd_can_be_in_place(shape);
     p->raw = raw;
+    rd_plan_restart(p, algorithm, shape);
     raw->failed = !keep_starts(p);
     return p;
 }

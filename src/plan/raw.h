@@ -36,6 +36,9 @@ typedef struct rd_raw {
 rd_plan *rd_plan_begin(const rd_algorithm *algorithm, const rd_shape *shape);
 void rd_plan_generate(rd_plan *p, uint64_t segment_bytes);
 bool rd_plan_seal(rd_plan *p); /* false: no memory; the plan is then still to be freed */
+/* Begins again, with another algorithm or shape, in the memory that it has: for plans that are read as they
+ * were generated, and never sealed.  It has no copy of the shape's starts. */
+void rd_plan_restart(rd_plan *p, const rd_algorithm *algorithm, const rd_shape *shape);
 
 /* What this thread has planned so far; tests bound it. */
 typedef struct {

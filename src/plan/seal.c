@@ -112,7 +112,7 @@ static bool lay_out(sealing *s)
     }
     for (uint32_t i = 0; i < raw->count; i++) {
         const rd_raw_step *r = &raw->steps[i];
-        const uint64_t number = r->chunk + (uint64_t)RD_SKEW * r->round;
+        const uint64_t number = r->chunk + (uint64_t)RD_SKEW * r->round; /* as turn_of() */
         order[i] = (rd_sortable){(uint64_t)s->lane_of[i] << 40 | number << 8 | r->chunk, i};
     }
     rd_sort(order, order + raw->count, raw->count);
@@ -305,12 +305,20 @@ static bool lane_clear(const rd_plan *p, uint32_t first, uint32_t recv)
     return true;
 }
 
+/* When a step runs, as far as its lane is sorted by it. */
+static uint64_t turn_of(const rd_step *s)
+{
+    return s->chunk + (uint64_t)RD_SKEW * s->round;
+}
+
 /* Walks the lanes to and from a peer side by side; both are sorted alike, so a send and what returns
- * it come in the same order and one pass finds them. */
+ * it come in the same order and one pass finds them.  What returns a send has a later turn. */
 static void mark_backs(rd_plan *p, const rd_plan_lane *to, const rd_plan_lane *from)
 {
     uint32_t r = from->first;
-    for (uint32_t s = to->first; s < to->end; s++)
+    for (uint32_t s = to->first; s < to->end; s++) {
+        while (r < from->end && turn_of(&p->steps[r]) <= turn_of(&p->steps[s]))
+            r++;
         for (uint32_t i = r; i < from->end; i++) {
             if (!returns(p, &p->steps[s], &p->steps[i]))
                 continue;
@@ -321,6 +329,7 @@ static void mark_backs(rd_plan *p, const rd_plan_lane *to, const rd_plan_lane *f
             }
             break;
         }
+    }
 }
 
 static void find_backs(rd_plan *p)

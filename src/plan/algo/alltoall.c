@@ -42,44 +42,71 @@ typedef struct {
     uint64_t at[32];
 } arrivals;
 
-/* Where a block that has `far` ranks to go lies once the rounds below `bits` are done: where it was, or
- * among the arrivals of the last of them that moved it, which lie in the order of their distances. */
-static rd_range whereabouts(rd_plan *p, rd_shape s, const arrivals *a, uint32_t far, uint32_t bits)
+/* How many of the numbers below n have a bit. */
+static uint32_t with_bit(uint32_t n, uint32_t bit)
 {
-    const uint32_t moved = far & (bits - 1);
-    uint32_t bit = 0;
-
-    if (!moved)
-        return rd_slot(s, RD_IN, (uint32_t)(((uint64_t)s.rank + far) % s.size));
-    while (moved >> (bit + 1))
-        bit++;
-    /* How many distances below it have that bit */
-    const uint32_t before = (far >> (bit + 1) << bit) + (far & ((1u << bit) - 1));
-    return rd_scratch(p, a->at[bit] + before * s.count, s.count);
+    const uint32_t rest = n & ((2u << bit) - 1), half = 1u << bit;
+    return (n >> (bit + 1) << bit) + (rest > half ? rest - half : 0);
 }
 
-/* ceil(log2(n)) rounds; about n/2 blocks sent in each.  Blocks that travel together are copied together;
- * where a block lies meanwhile is known when the plan is written, so none is put back in order. */
+/* Where the block that has `far` ranks to go lies once the rounds below `bits` are done: where it was, or
+ * among the arrivals of the last of them that moved it, which lie in the order of their distances, the
+ * farthest first.  So *blocks, those that have one rank less to go each, lie one behind the other. */
+static rd_range whereabouts(rd_plan *p, rd_shape s, const arrivals *a, uint32_t far, uint32_t bits,
+                            uint32_t *blocks)
+{
+    const uint32_t moved = far & (bits - 1);
+    *blocks = 1;
+    if (!moved)
+        return rd_slot(s, RD_IN, (uint32_t)(((uint64_t)s.rank + far) % s.size));
+    const uint32_t bit = 31 - (uint32_t)__builtin_clz(moved);
+    const uint32_t farther = with_bit(s.size, bit) - with_bit(far, bit) - 1;
+    *blocks = moved - (1u << bit) + 1;
+    return rd_scratch(p, a->at[bit] + farther * s.count, s.count);
+}
+
+/* All whose distance has this bit travel together, the farthest first; how many. */
+static uint32_t pack(rd_plan *p, rd_shape s, const arrivals *a, uint32_t bit, uint64_t to)
+{
+    uint32_t packed = 0, blocks;
+    for (uint32_t end = s.size; end > bit;) { /* all but those below it are packed */
+        const uint32_t far = end - 1;
+        if (!(far & bit)) {
+            end = far & ~(bit - 1);
+            continue;
+        }
+        rd_range from = whereabouts(p, s, a, far, bit, &blocks);
+        from.count *= blocks;
+        rd_copy(p, from, rd_scratch(p, to + packed * s.count, from.count));
+        packed += blocks;
+        end -= blocks;
+    }
+    return packed;
+}
+
+/* ceil(log2(n)) rounds; about n/2 blocks sent in each.  Where a block lies meanwhile is known when the plan is
+ * written, so none is put back in order. */
 void rd_alltoall_bruck(rd_plan *p, rd_shape s)
 {
     const uint32_t n = s.size, r = s.rank;
-    const uint64_t c = s.count;
     arrivals a;
     uint64_t end = 0;
-    uint32_t far = 1;
+    uint32_t bit = 1, blocks;
 
     rd_copy(p, rd_slot(s, RD_IN, r), rd_slot(s, RD_OUT, r));
-    for (uint32_t round = 0; far < n; far *= 2, round++) {
-        uint64_t count = 0;
+    for (uint32_t round = 0; bit < n; bit *= 2, round++) {
         rd_round(p, round);
-        for (uint32_t j = far; j < n; j++)
-            if (j & far)
-                rd_copy(p, whereabouts(p, s, &a, j, far), rd_scratch(p, end + count++ * c, c));
-        rd_send(p, (uint32_t)(((uint64_t)r + far) % n), rd_scratch(p, end, count * c));
-        a.at[round] = end + count * c;
-        rd_recv(p, (r + n - far) % n, rd_scratch(p, a.at[round], count * c));
-        end = a.at[round] + count * c;
+        const uint64_t count = pack(p, s, &a, bit, end) * s.count;
+        rd_send(p, (uint32_t)(((uint64_t)r + bit) % n), rd_scratch(p, end, count));
+        a.at[round] = end + count;
+        rd_recv(p, (r + n - bit) % n, rd_scratch(p, a.at[round], count));
+        end = a.at[round] + count;
     }
-    for (uint32_t j = 1; j < n; j++)
-        rd_copy(p, whereabouts(p, s, &a, j, far), rd_slot(s, RD_OUT, (r + n - j) % n));
+    for (uint32_t far = n - 1; far > 0; far -= blocks) { /* in out they end with rank n-1's */
+        const uint32_t to = (r + n - far) % n;
+        rd_range from = whereabouts(p, s, &a, far, bit, &blocks);
+        blocks = blocks < n - to ? blocks : n - to;
+        from.count *= blocks;
+        rd_copy(p, from, rd_slots(s, RD_OUT, to, to + blocks));
+    }
 }

@@ -33,20 +33,22 @@ static uint32_t behind(rd_shape s, uint32_t k)
 void rd_allreduce_ring(rd_plan *p, rd_shape s)
 {
     const uint32_t n = s.size;
+    rd_range part = rd_part(s, RD_IN, behind(s, 1)); /* what came last goes next */
 
     if (n == 1)
         rd_copy(p, rd_whole(s, RD_IN), rd_whole(s, RD_OUT));
     for (uint32_t k = 1; k < n; k++) {
         rd_round(p, k - 1);
-        rd_send(p, right_of(s), rd_part(s, k == 1 ? RD_IN : RD_OUT, behind(s, k)));
-        rd_fold(p, left_of(s), rd_part(s, RD_IN, behind(s, k + 1)),
-                rd_part(s, RD_OUT, behind(s, k + 1)), RD_HERE_RIGHT);
+        rd_send(p, right_of(s), part);
+        part = rd_part(s, RD_OUT, behind(s, k + 1));
+        rd_fold(p, left_of(s), (rd_range){RD_IN, part.at, part.count}, part, RD_HERE_RIGHT);
     }
     rd_scale(p, rd_part(s, RD_OUT, s.rank));
     for (uint32_t k = 0; k + 1 < n; k++) {
         rd_round(p, n - 1 + k);
-        rd_send(p, right_of(s), rd_part(s, RD_OUT, behind(s, k)));
-        rd_recv(p, left_of(s), rd_part(s, RD_OUT, behind(s, k + 1)));
+        rd_send(p, right_of(s), part);
+        part = rd_part(s, RD_OUT, behind(s, k + 1));
+        rd_recv(p, left_of(s), part);
     }
 }
 
