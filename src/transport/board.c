@@ -5,6 +5,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 
+#include <assert.h>
 #include <sched.h>
 
 /* --- where a rank stands --- */
@@ -37,7 +38,8 @@ void rd_share_enter(rd_link *l, const rd_record *r)
 void rd_share_resume(rd_link *l, uint64_t sequence)
 {
     const rd_member *m = rd_member_of(l);
-    atomic_store_explicit(&m->boards[l->rank].entered, sequence * 4 + 1, memory_order_release);
+    atomic_store_explicit(&m->boards[l->rank].entered, sequence * RD_STATES + RD_INSIDE,
+                          memory_order_release);
     if (m->fences)
         rd_fence();
     /* Before the caller looks at the alarm: see quiesce */
@@ -46,14 +48,14 @@ void rd_share_resume(rd_link *l, uint64_t sequence)
 
 void rd_share_leave(rd_link *l, uint64_t sequence)
 {
-    atomic_store_explicit(&rd_member_of(l)->boards[l->rank].entered, sequence * 4,
+    atomic_store_explicit(&rd_member_of(l)->boards[l->rank].entered, sequence * RD_STATES,
                           memory_order_release);
 }
 
 void rd_share_pause(rd_link *l, uint64_t sequence)
 {
-    atomic_store_explicit(&rd_member_of(l)->boards[l->rank].entered, sequence * 4 + 2,
-                          memory_order_release);
+    atomic_store_explicit(&rd_member_of(l)->boards[l->rank].entered,
+                          sequence * RD_STATES + RD_POSTED, memory_order_release);
 }
 
 void rd_share_await(rd_link *l, uint32_t peer, bool late)
@@ -65,12 +67,15 @@ void rd_share_await(rd_link *l, uint32_t peer, bool late)
 }
 
 enum { FULL = 1 << 8, AT_TYPE = 16, AT_TAG = 32 };
+_Static_assert((int)RD_RECEIVING < (int)FULL && RONDA_U64 <= UINT8_MAX,
+               "a direction and a type are bytes");
 
 /* The count is written first, and is of no message until the first word says so. */
 void rd_share_announce(rd_link *l, const rd_pending *m, bool full)
 {
     rd_board *b = &rd_member_of(l)->boards[l->rank];
     uint64_t word = full ? FULL : 0;
+    assert(!m || m->direction == RD_SENDING || m->direction == RD_RECEIVING);
     if (m)
         word |= (uint64_t)m->direction | (uint64_t)(uint8_t)m->type << AT_TYPE |
                 (uint64_t)m->tag << AT_TAG;
@@ -96,6 +101,7 @@ static void read_message(rd_board *b, rd_presence *p)
 
 bool rd_share_record(rd_link *l, uint32_t peer, uint64_t sequence, rd_record *out)
 {
+    assert(peer < l->size);
     _Atomic uint64_t *slot = slot_of(l, peer, sequence);
     uint64_t words[RD_RECORD_WORDS];
     for (int i = 0; i < RD_RECORD_WORDS; i++)
@@ -116,15 +122,16 @@ bool rd_share_record(rd_link *l, uint32_t peer, uint64_t sequence, rd_record *ou
 
 rd_presence rd_share_presence(rd_link *l, uint32_t peer)
 {
+    assert(peer < l->size);
     rd_board *b = &rd_member_of(l)->boards[peer];
     const bool closed = atomic_load(&b->closed);
     const uint64_t entered = atomic_load_explicit(&b->entered, memory_order_acquire);
     const uint32_t awaits = atomic_load_explicit(&b->awaits, memory_order_relaxed);
-    rd_presence p = {.sequence = entered / 4,
-                     .inside = entered & 1,
-                     .posted = entered & 2,
-                     .running =
-                         entered & 1 && atomic_load_explicit(&b->running, memory_order_relaxed),
+    rd_presence p = {.sequence = entered / RD_STATES,
+                     .inside = entered & RD_INSIDE,
+                     .posted = entered & RD_POSTED,
+                     .running = entered & RD_INSIDE &&
+                                atomic_load_explicit(&b->running, memory_order_relaxed),
                      .closed = closed,
                      .awaits = awaits - 1,
                      .heard_ns = atomic_load_explicit(&b->heard_ns, memory_order_relaxed)};

@@ -12,6 +12,8 @@
 #include "base/mem.h"
 #include "transport/tcp.h"
 
+#include <assert.h>
+
 struct rd_port {
     const rd_transport *way; /* NULL: not used yet */
     rd_port *port;
@@ -28,6 +30,7 @@ typedef struct mixed_link {
     rd_port *ports;   /* [channel][peer] */
     _Atomic uint32_t goodbyes;
 } mixed_link;
+_Static_assert(offsetof(mixed_link, link) == 0, "a link is the beginning of a mixed one");
 
 static mixed_link *mixed(const rd_link *link)
 {
@@ -59,6 +62,7 @@ static void agree(mixed_link *m)
 static rd_port *port(rd_link *link, uint32_t peer, uint32_t channel)
 {
     mixed_link *m = mixed(link);
+    assert(peer < link->size && channel < link->channels + RD_MESSAGE_CHANNELS);
     rd_port *p = &m->ports[(size_t)channel * link->size + peer];
     rd_link *way = is_local(m, peer) ? m->shm : m->tcp;
     if (!p->way) {
@@ -158,14 +162,14 @@ static void pump(rd_link *link)
  * so long that it is hardly worth while to be awake: it yields a few times only. */
 static void wait(rd_link *link, rd_port *p, uint32_t idle, uint64_t until_ns)
 {
-    enum { OFTEN = 8, SPINS = 200, LESS_YIELDS = 1900, SOON_NS = 2000000 };
+    enum { OFTEN = 8, FEW_YIELDS = 100, SOON_NS = 2000000 };
     mixed_link *m = mixed(link);
     const uint64_t soon = rd_tcp_is_connecting(m->tcp) ? rd_now_ns() + SOON_NS : UINT64_MAX;
     until_ns = soon < until_ns ? soon : until_ns;
-    if (idle >= SPINS || idle % OFTEN == 0 || (p && p->way == m->tcp->transport))
+    if (idle >= RD_SPINS || idle % OFTEN == 0 || (p && p->way == m->tcp->transport))
         m->tcp->transport->pump(m->tcp);
     m->shm->transport->wait(m->shm, p && p->way == m->shm->transport ? p->port : NULL,
-                            idle < SPINS ? idle : idle + LESS_YIELDS, until_ns);
+                            idle < RD_SPINS ? idle : idle + RD_YIELDS - FEW_YIELDS, until_ns);
     agree(m);
     if (m->whole != m)
         agree(m->whole);
@@ -316,6 +320,7 @@ static void close_both(rd_link *link)
     if (!link)
         return;
     mixed_link *m = mixed(link), *whole = m->whole;
+    assert(whole->users && !m->closed);
     const bool last = --whole->users == 0;
     if (last && !rd_link_inherited(link)) { /* what wakes a forked process wakes its parent, too */
         rd_shm_wake_also(whole->shm, -1, NULL, NULL);
@@ -349,6 +354,7 @@ static void count_ranks(mixed_link *m)
         if (local)
             m->global[next++] = r;
     }
+    assert(next == m->shm->size && m->local[m->link.rank] == m->shm->rank);
 }
 
 /* Without its two others.  NULL: no memory */
@@ -366,7 +372,7 @@ static mixed_link *new_link(uint32_t rank, uint32_t size, uint32_t channels)
     m->whole = m;
     m->local = rd_alloc(size * sizeof *m->local);
     m->global = rd_alloc(size * sizeof *m->global);
-    m->ports = rd_alloc((size_t)size * (channels + 2) * sizeof *m->ports);
+    m->ports = rd_alloc((size_t)size * (channels + RD_MESSAGE_CHANNELS) * sizeof *m->ports);
     if (m->local && m->global && m->ports)
         return m;
     free_link(m);
@@ -375,6 +381,9 @@ static mixed_link *new_link(uint32_t rank, uint32_t size, uint32_t channels)
 
 static void tie(mixed_link *m, rd_link *tcp, rd_link *shm)
 {
+    /* Ports are asked for by the same number here and there */
+    assert(tcp->rank == m->link.rank && tcp->size == m->link.size);
+    assert(tcp->channels == m->link.channels && shm->channels == m->link.channels);
     m->tcp = tcp;
     m->shm = shm;
     m->link.alarm = tcp->alarm;

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "transport/events.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/sockios.h>
@@ -41,6 +42,7 @@ tcp_link *rd_tcp_find(tcp_world *w, uint64_t id)
 void rd_tcp_enter(rd_link *link, const rd_record *record)
 {
     tcp_link *l = rd_tcp_link(link);
+    assert(record->sequence > l->sequence); /* it never goes back; 0: no call */
     pthread_mutex_lock(&l->world->lock);
     l->records[record->sequence % RD_RECORDS] = *record;
     pthread_mutex_unlock(&l->world->lock);
@@ -80,6 +82,7 @@ static bool own_record(const tcp_link *l, uint64_t sequence, rd_record *out)
 bool rd_tcp_record(rd_link *link, uint32_t peer, uint64_t sequence, rd_record *out)
 {
     const tcp_link *l = rd_tcp_link(link);
+    assert(peer < link->size);
     if (peer == link->rank)
         return own_record(l, sequence, out);
     *out = l->known[peer].records[sequence % RD_KEPT_RECORDS];
@@ -88,6 +91,7 @@ bool rd_tcp_record(rd_link *link, uint32_t peer, uint64_t sequence, rd_record *o
 
 void rd_tcp_note(tcp_link *l, uint32_t rank, const rd_record *call)
 {
+    assert(rank < l->link.size && rank != l->link.rank);
     tcp_known *k = &l->known[rank];
     if (!call->sequence)
         return;
@@ -162,6 +166,7 @@ static uint32_t gather_news(const tcp_link *l, uint8_t *out, uint64_t now)
             n.call = (rd_record){.sequence = sequence};
         rd_news_pack(&n, out + (size_t)count++ * RD_NEWS_ITEM);
     }
+    assert(count && count <= size);
     return count;
 }
 
@@ -414,7 +419,7 @@ void rd_tcp_hear(tcp_world *w, tcp_conn *c, const rd_head *h, const char *bytes)
     const uint32_t rank = l->index_of[c->rank];
     if (h->kind == RD_NEWS) {
         hear_news(l, h, bytes);
-    } else if (h->kind == RD_BYE) {
+    } else if (h->kind == RD_BYE) { /* a head alone: begin() has just found the rank */
         rd_tcp_note(l, rank, &h->call);
         l->known[rank].closed = true;
         l->known[rank].inside = false;
@@ -470,6 +475,7 @@ static void serve(tcp_world *w, const struct epoll_event *event)
         return;
     }
     tcp_conn *c = event->data.ptr;
+    assert(c->fd < 0 || c->state == TCP_STRANGER || c->rank < w->its.size);
     if (c->fd >= 0 && c->state == TCP_CONNECTING) {
         rd_tcp_connected(w, c);
         return;

@@ -18,6 +18,7 @@
 #include "base/proof.h"
 #include "transport/ip.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
@@ -70,6 +71,7 @@ static bool greet(tcp_world *w, tcp_conn *c, const char *who)
 
 void rd_tcp_trust(tcp_world *w, uint32_t rank)
 {
+    assert(!w->peers[rank].suspect_ns || w->wanted);
     w->wanted -= w->peers[rank].suspect_ns != 0;
     w->peers[rank].suspect_ns = 0;
 }
@@ -78,6 +80,7 @@ void rd_tcp_trust(tcp_world *w, uint32_t rank)
 static void cancel(tcp_world *w, uint32_t rank)
 {
     tcp_peer *peer = &w->peers[rank];
+    assert(!peer->want_ns || w->wanted);
     w->wanted -= peer->want_ns != 0;
     peer->want_ns = 0;
     for (tcp_conn *c = w->conns, *next; c; c = next) {
@@ -110,6 +113,7 @@ bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING])
     if (!stranger)
         return true;
     tcp_peer *peer = &w->peers[g.rank];
+    assert(w->strangers);
     w->strangers--;
     c->rank = g.rank;
     c->state = TCP_OPEN;
@@ -168,6 +172,7 @@ static void lack(tcp_world *w, uint64_t now, int error)
 static void hear_again(tcp_world *w)
 {
     listen_to(w, EPOLL_CTL_ADD);
+    assert(w->deaf_ns && w->wanted);
     w->deaf_ns = 0;
     w->wanted--;
 }
@@ -182,6 +187,7 @@ static void make_way(tcp_world *w)
         return;
     for (tcp_conn *c = w->conns; c; c = c->next) /* the newest is the first */
         oldest = c->state == TCP_STRANGER ? c : oldest;
+    assert(oldest);
     rd_tcp_read(w, oldest);
     if (oldest->fd >= 0 && oldest->state == TCP_STRANGER)
         rd_tcp_end(w, oldest);
@@ -301,6 +307,7 @@ static void try_address(tcp_world *w, uint32_t rank, uint64_t now)
     tcp_peer *peer = &w->peers[rank];
     const rd_place *place = &w->its.places[rank];
     const uint32_t i = peer->tried++;
+    assert(i < place->count && place->count <= RD_ADDRESSES);
     struct sockaddr_storage name;
     if (rd_ip_is_loopback(&place->at[i]) && place->host != w->its.places[w->its.rank].host &&
         place->count > 1) {
@@ -410,6 +417,7 @@ void rd_tcp_connected(tcp_world *w, tcp_conn *c)
         go_on(w, rank, now);
         return;
     }
+    assert(c->state == TCP_CONNECTING && peer->trying);
     peer->trying--;
     c->state = TCP_OPEN;
     c->checked = rd_tcp_checks(w, rank);

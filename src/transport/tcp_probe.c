@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -37,6 +38,7 @@ bool rd_tcp_answers(tcp_world *w, uint32_t rank, const rd_ip *at)
 {
     struct sockaddr_storage name;
     const uint64_t start = rd_now_ns();
+    assert(rank < w->its.size && rank != w->its.rank);
     if (w->probed_ns > MOST_NS)
         return false;
     const socklen_t length = rd_ip_sockaddr(at, w->its.places[rank].port, &name);
