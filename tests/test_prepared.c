@@ -1,12 +1,8 @@
 /* test_prepared.c: the plans that a communicator keeps: found by hash, bounded by bytes, those used longest
  * ago go first, and those that calls or plan objects hold last as long as these; and choices by class. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "calls.h"
 #include "comm/comm.h"
@@ -191,31 +187,6 @@ TEST(what_is_held_outlives_the_bound)
         return;
     run_ranks(RANKS, run_held, comms);
     world_close(RANKS, comms);
-}
-
-/* --- invariants --- */
-
-/* What is dropped more often than it was held is a bug of ours, and the process ends. */
-TEST(an_invariant_that_is_broken_ends_the_process)
-{
-#ifdef NDEBUG
-    test_skip("built without assertions");
-#else
-    int status = 0;
-    fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0) {
-        rd_prepared p = {.users = 0};
-        const struct rlimit none = {0, 0};
-        setrlimit(RLIMIT_CORE, &none);
-        signal(SIGABRT, SIG_DFL);
-        close(STDERR_FILENO);
-        rd_prepared_drop(&p);
-        _exit(0);
-    }
-    CHECK(child > 0 && waitpid(child, &status, 0) == child, "no child");
-    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "it ended with 0x%x", status);
-#endif
 }
 
 /* --- counts --- */

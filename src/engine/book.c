@@ -4,7 +4,10 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <stddef.h>
+
+_Static_assert((RD_PAGES & (RD_PAGES - 1)) == 0, "a page is the low bits of a hash");
 
 static uint32_t page_count(const rd_book *b)
 {
@@ -45,6 +48,7 @@ static void grow(rd_book *b)
 
 void rd_book_enter(rd_book *b, rd_entry *entry, uint32_t peer, uint32_t word)
 {
+    assert(!entry->book && !b->first == !b->count && !b->last == !b->count);
     if (b->count++ / 2 >= page_count(b))
         grow(b);
     entry->book = b;
@@ -64,6 +68,8 @@ void rd_book_strike(rd_entry *entry)
     if (!b)
         return;
     rd_page *p = page_of(b, entry->peer, entry->word);
+    assert(b->count && (entry->before ? entry->before->next : b->first) == entry);
+    assert((entry->ahead ? entry->ahead->behind : p->first) == entry);
     *(entry->before ? &entry->before->next : &b->first) = entry->next;
     *(entry->next ? &entry->next->before : &b->last) = entry->before;
     *(entry->ahead ? &entry->ahead->behind : &p->first) = entry->behind;
@@ -82,6 +88,7 @@ rd_entry *rd_book_find(const rd_book *b, uint32_t peer, uint32_t word)
 
 void rd_book_free(rd_book *b)
 {
+    assert(!b->first && !b->count);
     rd_free(b->many);
     b->many = NULL;
 }

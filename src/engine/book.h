@@ -20,7 +20,7 @@ typedef struct {
     rd_entry *first, *last;
 } rd_page;
 
-enum { RD_PAGES = 8 }; /* at first */
+enum { RD_PAGES = 8 }; /* at first; a power of two */
 struct rd_book {
     rd_entry *first, *last;
     rd_page few[RD_PAGES], *many; /* many: NULL, or those that are in use */

@@ -16,7 +16,8 @@
 #include "base/clock.h"
 #include "engine/flight.h"
 
-enum { HISTORY = 128, QUICK = 64 }; /* calls; idle rounds before peers are looked at */
+enum { HISTORY = RD_CHANNELS * RD_RECORDS }; /* calls that a transport can tell of */
+enum { QUICK = 64 };                         /* idle rounds before peers are looked at */
 
 /* The last call that both this rank and the peer can still tell of.  Marks cover all calls before, so an older one
  * need not be looked at. */
@@ -33,6 +34,7 @@ static bool last_in_common(rd_engine *e, uint32_t peer, rd_record *ours, rd_reco
 /* A rank's first call from `first` to `last` that is still known. */
 static bool find_call(rd_engine *e, uint32_t rank, uint64_t first, uint64_t last, rd_record *call)
 {
+    assert(first && first <= last);
     for (uint64_t q = last - first < HISTORY ? first : last - HISTORY; q <= last; q++)
         if (rd_control_record(e->link, rank, q, call))
             return true;
@@ -123,6 +125,7 @@ ronda_status rd_look_back(rd_engine *e, rd_error *err)
  * when it is asked after. */
 static uint32_t closed_debtor(rd_engine *e, const rd_channel *c)
 {
+    assert(c->owed_count < e->link->size); /* one for each peer */
     for (uint32_t i = 0; i < c->owed_count; i++)
         if (rd_control_presence(e->link, c->owed[i].peer).closed &&
             !rd_port_completed(c->owed[i].port, c->owed[i].message))

@@ -91,6 +91,7 @@ ronda_status rd_engine_close(rd_engine *e, uint64_t timeout_ns, rd_error *err)
 ronda_status rd_engine_open(rd_link *link, rd_engine *kin, rd_engine **out)
 {
     const size_t n = link->size;
+    assert(link->channels <= RD_CHANNELS && RD_IS_POWER_OF_TWO(link->channels));
     rd_engine *e = rd_alloc(sizeof *e);
     if (!e)
         return RONDA_ENOMEM;
@@ -98,7 +99,7 @@ ronda_status rd_engine_open(rd_link *link, rd_engine *kin, rd_engine **out)
     e->transport = link->transport;
     e->lanes_only = link->transport->pushes; /* a walk does not stay until its messages are gone */
     e->answered = rd_asked_count();
-    e->ports = rd_alloc(n * (RD_CHANNELS + 2) * sizeof(rd_port *));
+    e->ports = rd_alloc(n * RD_ALL_CHANNELS * sizeof(rd_port *));
     e->views = rd_alloc(n * sizeof *e->views);
     e->ins = rd_alloc((n + 1) * sizeof *e->ins);
     e->outs = rd_alloc((n + 1 + RD_MOST_OUTS) * sizeof *e->outs);
@@ -208,6 +209,7 @@ bool rd_engine_must_leave(rd_engine *e, uint64_t sequence)
 
 static void enter(rd_engine *e, const rd_record *record)
 {
+    assert(record->sequence == e->entered + 1);
     e->entered = record->sequence;
     rd_control_enter(e->link, record);
 }
@@ -228,6 +230,7 @@ void rd_engine_step_out(rd_engine *e)
 static void append(rd_engine *e, rd_flight *f)
 {
     rd_channel *c = rd_channel_of(e, &f->job);
+    assert(!e->last || !e->last->next);
     f->before = e->last;
     *(e->last ? &e->last->next : &e->first) = f;
     e->last = f;
@@ -333,6 +336,7 @@ ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
 /* A message that does not fit: the sentence, and the end. */
 static ronda_status attend(rd_engine *e, rd_error *err)
 {
+    assert(e->wrong && e->wrong <= e->link->size);
     (e->mad ? rd_trouble_mad : rd_trouble_mismatch)(e->link, &e->wronged, e->wrong - 1, err);
     e->wrong = 0;
     return rd_engine_give_up(e, err);
@@ -412,6 +416,8 @@ static rd_port *only_port(const rd_flight *f)
 /* The flight is over. */
 static void forget(rd_engine *e, rd_flight *flight)
 {
+    assert(flight->done || flight->lost);
+    assert((flight->before ? flight->before->next : e->first) == flight);
     *(flight->before ? &flight->before->next : &e->first) = flight->next;
     *(flight->next ? &flight->next->before : &e->last) = flight->before;
     put_away(e, flight);

@@ -71,6 +71,7 @@ typedef struct {
 /* Rounds for which one waits for what may never come: over before a rank goes to sleep, if all are on one
  * host. */
 enum { RD_PATIENCE = 500 };
+_Static_assert((int)RD_PATIENCE < (int)RD_SPINS + (int)RD_YIELDS, "nobody sleeps meanwhile");
 
 /* Of a pass, where bytes must be written to reserved places */
 enum { RD_MOST_OUTS = 16, RD_MOST_STRIPPED = 64 };
@@ -102,6 +103,8 @@ typedef struct {
     rd_swap_slot of[RD_SWAP_RANKS * RD_SLOTS]; /* RD_SLOTS for each rank of its owner's world */
 } rd_swap;
 
+enum { RD_ALL_CHANNELS = RD_CHANNELS + RD_MESSAGE_CHANNELS };
+
 struct rd_engine {
     rd_link *link;
     const rd_transport *transport;
@@ -125,7 +128,7 @@ struct rd_engine {
     uint32_t wrong;         /* 1 + a peer whose message does not fit, 0: none */
     bool mad;               /* it cannot even be a message */
     rd_record wronged;      /* the call that met it */
-    rd_port **ports;        /* [size][RD_CHANNELS + 2], as they were asked for */
+    rd_port **ports;        /* [size][RD_ALL_CHANNELS], as they were asked for */
     rd_view *views;         /* [size], for a fold_many */
     const void **ins;       /* [size + 1] */
     void **outs;            /* [size + 1] */
@@ -290,7 +293,7 @@ static inline void rd_land(const rd_plan *p, const rd_step *s, void *to, const v
 /* The port to a peer, remembered. */
 static inline rd_port *rd_port_to(rd_engine *e, uint32_t peer, uint32_t channel)
 {
-    rd_port **port = &e->ports[peer * (RD_CHANNELS + 2) + channel];
+    rd_port **port = &e->ports[peer * RD_ALL_CHANNELS + channel];
     if (!*port)
         *port = e->transport->port(e->link, peer, channel);
     return *port;

@@ -22,6 +22,7 @@ static bool overlaps(extent a, const void *memory, uint64_t bytes)
 static bool flight_uses(const rd_flight *f, extent e)
 {
     const rd_shape *s = &f->plan->shape;
+    assert(f->plan == f->job.plan && f->width == s->width);
     return overlaps(e, f->job.in, rd_in_count(s) * f->width) ||
            overlaps(e, f->job.out, rd_out_count(s) * f->width);
 }
@@ -61,7 +62,10 @@ bool rd_engine_uses(const rd_engine *e, bool others_only, const void *memory, si
                     char *text, size_t capacity)
 {
     const extent whole = {(uintptr_t)memory, bytes};
-    char call[RD_USE_TEXT - 60];
+    enum { AND_WHERE = 60 };
+    char call[RD_USE_TEXT - AND_WHERE];
+    _Static_assert(sizeof ", of a communicator of 4294967295 ranks," <= AND_WHERE, "it fits");
+    assert(capacity >= RD_USE_TEXT && e->kin);
     if (!others_only && uses(e, whole, text, capacity))
         return true;
     for (const rd_engine *k = e->kin; k != e; k = k->kin)

@@ -8,6 +8,7 @@
 
 static void append(rd_letters *list, rd_letter *l)
 {
+    assert(!l->next && !list->first == !list->last);
     l->before = list->last;
     *(list->last ? &list->last->next : &list->first) = l;
     list->last = l;
@@ -15,6 +16,8 @@ static void append(rd_letters *list, rd_letter *l)
 
 static void remove_letter(rd_letters *list, rd_letter *l)
 {
+    assert((l->done || l->lost) && !l->entry.book);
+    assert((l->before ? l->before->next : list->first) == l);
     *(l->before ? &l->before->next : &list->first) = l->next;
     *(l->next ? &l->next->before : &list->last) = l->before;
 }

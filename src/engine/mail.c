@@ -7,6 +7,11 @@
 #include "engine/mail_box.h"
 
 enum { SHORT = 1, OFFER, PLEASE, GOODS };
+/* What an offer and a please say is in their lines, and is read at once. */
+enum { PLEASE_BYTES = 8, OFFER_BYTES = 16 };
+_Static_assert(OFFER_BYTES == sizeof(((rd_parcel *)0)->words) && (int)OFFER_BYTES <= (int)RD_INLINE,
+               "words fit into a line");
+_Static_assert(RONDA_U64 <= UINT8_MAX, "a type is a byte of a mark");
 
 /* A mark is the kind, the type, and a tag or a number. */
 static uint64_t mark_of(uint64_t kind, ronda_type type, uint32_t tag)
@@ -29,6 +34,7 @@ rd_mail *rd_mail_of(rd_engine *e)
 
 static rd_way *way_to(rd_engine *e, uint32_t peer, uint32_t which)
 {
+    assert(peer < e->link->size && which < RD_WAYS);
     rd_way *w = &e->mail->ways[peer * RD_WAYS + which];
     if (!w->port)
         w->port = rd_port_to(e, peer, e->link->channels + which);
@@ -58,7 +64,8 @@ static rd_parcel *add_parcel(rd_engine *e, uint32_t peer, uint64_t mark, const c
 /* What the parcel itself carries. */
 static bool add_words(rd_engine *e, uint32_t peer, uint64_t mark, uint64_t first, uint64_t second)
 {
-    rd_parcel *p = add_parcel(e, peer, mark, NULL, mark >> 56 == OFFER ? 16 : 8, NULL);
+    rd_parcel *p =
+        add_parcel(e, peer, mark, NULL, mark >> 56 == OFFER ? OFFER_BYTES : PLEASE_BYTES, NULL);
     if (!p)
         return false;
     p->words[0] = first;
@@ -71,6 +78,7 @@ static bool add_words(rd_engine *e, uint32_t peer, uint64_t mark, uint64_t first
 static void lend(rd_way *w, const rd_parcel *p)
 {
     rd_letter *l = p->letter;
+    assert(l && !l->lent && !l->done && !l->behind);
     l->lent = true;
     l->message = rd_port_sent(w->port) - 1;
     *(w->lent_first ? &w->lent_last->behind : &w->lent_first) = l;
@@ -100,6 +108,7 @@ static bool push_one(rd_way *w, rd_parcel *p)
         rd_put(slot, p->data + p->taken, bytes);
         rd_port_commit(w->port, bytes, p->bytes, p->mark);
         p->taken += bytes;
+        assert(p->taken <= p->bytes);
     } while (p->taken < p->bytes);
     if (rd_data_of(w->port)->pushes && p->letter)
         lend(w, p);
@@ -239,6 +248,7 @@ static void keep(rd_mail *m, rd_stored *s)
 void rd_mail_discard(rd_mail *m, rd_stored *s)
 {
     rd_book_strike(&s->entry);
+    assert(m->store_letters && m->store_bytes >= (s->offer ? 0 : s->bytes));
     m->store_letters--;
     m->store_bytes -= s->offer ? 0 : s->bytes;
     m->roomy = true;
@@ -300,7 +310,7 @@ static bool heed(rd_engine *e, uint32_t peer, const rd_view *v, bool *later)
     const uint64_t kind = v->mark >> 56;
     const uint32_t tag = (uint32_t)v->mark;
     const ronda_type type = (ronda_type)(v->mark >> 32 & 0xff);
-    if (v->total != (kind == OFFER ? 16 : 8) || v->bytes != v->total)
+    if (v->total != (kind == OFFER ? OFFER_BYTES : PLEASE_BYTES) || v->bytes != v->total)
         return false;
     memcpy(words, v->data, v->bytes);
     const uint32_t number = (uint32_t)(kind == OFFER ? words[1] : words[0]);
@@ -357,6 +367,7 @@ static bool find_place(rd_engine *e, rd_way *b, uint32_t peer, const rd_view *v,
 static void finish_reading(rd_engine *e, rd_way *w)
 {
     rd_stored *s = w->keep;
+    assert(w->reading && !w->into != !w->keep); /* it goes to one of the two */
     w->reading = false;
     if (w->into)
         rd_letter_done(e->mail, w->into);
@@ -393,10 +404,9 @@ static bool understand(rd_engine *e, rd_way *w, uint32_t peer, const rd_view *v,
  * is read at once begins when all of it has. */
 static bool is_to_come(const rd_way *w, const rd_view *v)
 {
-    enum { AT_ONCE = 16 };
     if (w->reading)
         return !v->bytes && w->read < w->total;
-    return v->total <= AT_ONCE && v->bytes < v->total;
+    return v->total <= OFFER_BYTES && v->bytes < v->total;
 }
 
 /* What has come from a peer; what makes no sense is for the engine to say. */
@@ -421,6 +431,7 @@ static uint32_t pull(rd_engine *e, uint32_t peer, uint32_t which)
             rd_move((w->into ? (char *)w->into->what.data : w->keep->data) + w->read, v.data,
                     v.bytes);
         w->read += v.bytes;
+        assert(!w->reading || w->read <= w->total);
         rd_port_release(w->port, v.bytes);
         if (w->reading && w->read == w->total)
             finish_reading(e, w);

@@ -42,6 +42,7 @@ typedef struct {
 /* To and from another rank there are two ways: one for what nobody has asked for, which may get stuck when
  * the receiver's store is full, and one for what has been asked for, which never does. */
 enum { RD_UNASKED, RD_ASKED, RD_WAYS };
+_Static_assert((int)RD_WAYS == (int)RD_MESSAGE_CHANNELS, "each way has a channel");
 typedef struct {
     rd_port *port;
     rd_parcel *first, **last;          /* to be sent */
@@ -74,8 +75,12 @@ struct rd_mail {
     rd_way ways[]; /* [size][RD_WAYS] */
 };
 
+_Static_assert(offsetof(rd_letter, entry) == 0 && offsetof(rd_stored, entry) == 0,
+               "what a book finds is the beginning of what it stands for");
+
 static inline void rd_letter_done(rd_mail *m, rd_letter *l)
 {
+    assert(l->done || l->lost || m->active);
     m->active -= !l->done && !l->lost;
     l->done = true;
     rd_book_strike(&l->entry);

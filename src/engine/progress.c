@@ -34,6 +34,7 @@ bool rd_channel_paid(rd_channel *c)
 static void begin(rd_engine *e, rd_flight *f)
 {
     rd_channel *c = rd_channel_of(e, &f->job);
+    assert(c->first == f && !c->owed_count);
     if (f->larger && f->larger_bytes > c->bytes) {
         e->transport->free(e->link, c->memory, c->bytes);
         c->memory = f->larger;
@@ -46,6 +47,7 @@ static void begin(rd_engine *e, rd_flight *f)
 static void end(rd_engine *e, rd_flight *f)
 {
     rd_channel *c = rd_channel_of(e, &f->job);
+    assert(c->first == f && f->begun && !f->done && !f->lost);
     f->done = true;
     rd_swap_end(e, f);
     c->first = f->behind;
@@ -81,6 +83,7 @@ rd_flight *rd_flight_next(const rd_engine *e, uint32_t channels)
     rd_flight *best = NULL;
     for (; channels; channels &= channels - 1) {
         rd_flight *f = e->channels[__builtin_ctz(channels)].first;
+        assert(f); /* a channel is busy if, and only if, it has a flight */
         if (!best || precedes(f, best))
             best = f;
     }

@@ -23,6 +23,7 @@ enum {
     GAIN = 3,   /* how much quicker the other way must be */
     REST = 4096 /* pieces until it is tried again, if it was not */
 };
+_Static_assert(PROBE_BYTES <= TIMED_BYTES, "a piece that is timed is as long as what is");
 
 /* Ordinary stores.  Lines are asked for a block ahead, so that stores do not wait for them one by one;
  * with many bytes rd_move does the same. */
@@ -92,6 +93,7 @@ void rd_stage(rd_distance *d, void *to, const void *from, size_t bytes)
         return;
     }
     const size_t done = d->far ? probe(d, to, from) : watch(d, to, from);
+    assert(done <= bytes && d->votes <= 2);
     (d->far ? rd_stream : rd_stage_plain)((char *)to + done, (const char *)from + done,
                                           bytes - done);
 }
@@ -102,6 +104,7 @@ void rd_fold_staged(const rd_job *job, uint32_t width, void *const out[], uint32
                     const void *const in[], uint32_t ins, size_t count, uint32_t divisor)
 {
     const size_t strip = STRIP_BYTES / width;
+    assert(outs >= 2 && outs <= RD_MOST_OUTS && strip);
     if (count * width < TIMED_BYTES || ins > RD_MOST_STRIPPED) {
         rd_job_fold(job, out, outs, in, ins, count, divisor);
         return;

@@ -61,8 +61,9 @@ static ronda_status lend_step(walk *w, const rd_step *s)
 static ronda_status send_step(walk *w, const rd_step *s)
 {
     rd_port *port = port_to(w, s->peer);
-    uint64_t bytes = s->count * w->width;
-    if (bytes > RD_INLINE)
+    const uint64_t total = s->count * w->width;
+    uint64_t bytes = total;
+    if (total > RD_INLINE)
         return lend_step(w, s);
     void *slot = rd_port_reserve(port, bytes, &bytes);
 
@@ -72,6 +73,7 @@ static ronda_status send_step(walk *w, const rd_step *s)
         if (status)
             return status;
     }
+    assert(bytes == total); /* so short a message has room for all of it, or none */
     rd_put(slot, place(w, s->from_buffer, s->from_at), bytes);
     rd_port_commit(port, bytes, bytes, w->job->record.mark);
     return RONDA_OK;
@@ -109,6 +111,7 @@ static ronda_status receive_step(walk *w, const rd_step *s)
     if (s->verb == RD_RECV) {
         rd_put(out, view.data, view.total);
     } else {
+        assert(s->verb == RD_FOLD);
         const void *here = place(w, s->from_buffer, s->from_at);
         const bool left = s->side == RD_HERE_LEFT;
         const void *in[2] = {left ? here : view.data, left ? view.data : here};
@@ -161,8 +164,10 @@ void rd_run_here(const rd_job *job, const rd_step *s, void *to, const void *from
         rd_land(job->plan, s, to, from, bytes);
     else if (s->verb == RD_MERGE)
         rd_job_fold(job, &to, 1, in, 2, s->count, s->scale ? shape->size : 0);
-    else
+    else {
+        assert(s->verb == RD_SCALE);
         rd_job_fold(job, &to, 1, &self, 1, s->count, shape->size);
+    }
 }
 
 static ronda_status local_step(const walk *w, const rd_step *s)

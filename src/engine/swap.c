@@ -83,6 +83,7 @@ static bool claim(rd_engine *e, const rd_flight *f)
     if (bytes > (p->shape.size > FEW_RANKS ? MOST_OF_MANY : MOST_BYTES) || !is_home(e) ||
         !fetch(e, bytes + SHIFT * SHIFTS))
         return false;
+    assert(p->shape.size == e->link->size && slots && slots <= RD_SLOTS);
     w->user = f;
     w->owner = e;
     w->slots = slots;
@@ -93,6 +94,7 @@ static bool claim(rd_engine *e, const rd_flight *f)
 static char *place(const rd_engine *e, uint32_t peer, uint32_t slot)
 {
     const rd_swap *w = e->swap;
+    assert(w->owner == e && peer < e->link->size && peer != e->link->rank && slot < w->slots);
     const uint32_t rank = e->link->rank, before = peer < rank ? peer : peer - 1;
     return w->memory + rank % SHIFTS * SHIFT + ((size_t)before * w->slots + slot) * w->stride;
 }
@@ -124,6 +126,7 @@ bool rd_swap_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step
         return !f->staged;
     }
     char *to = place(e, s->peer, i);
+    assert(bytes <= e->swap->stride && to + bytes <= e->swap->memory + e->swap->bytes);
     if (!rd_port_lends(lane->port, to, bytes))
         return false;
     if (!rd_port_can_send(lane->port))
@@ -207,6 +210,7 @@ void rd_swap_close(rd_engine *e)
         w->user = NULL;
         w->owner = NULL;
     }
+    assert(w->engines);
     if (--w->engines)
         return;
     drop(e);

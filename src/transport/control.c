@@ -37,6 +37,7 @@ static void write_record(const rd_known *k, const rd_record *r)
 
 bool rd_control_record(const rd_link *l, uint32_t peer, uint64_t sequence, rd_record *out)
 {
+    assert(peer < l->size);
     _Atomic uint64_t *slot = slot_of(&l->boards[peer], sequence);
     uint64_t words[RD_RECORD_WORDS];
     for (int i = 0; i < RD_RECORD_WORDS; i++)
@@ -66,7 +67,7 @@ void rd_control_enter(rd_link *l, const rd_record *r)
 
 void rd_control_resume(rd_link *l, uint64_t sequence)
 {
-    atomic_store_explicit(&own(l)->entered, sequence * 4 + 1, memory_order_release);
+    atomic_store_explicit(&own(l)->entered, sequence * RD_STATES + RD_INSIDE, memory_order_release);
     if (l->fences)
         rd_fence();
     /* Before the caller looks at the alarm: see rd_share_quiesce */
@@ -75,12 +76,12 @@ void rd_control_resume(rd_link *l, uint64_t sequence)
 
 void rd_control_leave(rd_link *l, uint64_t sequence)
 {
-    atomic_store_explicit(&own(l)->entered, sequence * 4, memory_order_release);
+    atomic_store_explicit(&own(l)->entered, sequence * RD_STATES, memory_order_release);
 }
 
 void rd_control_pause(rd_link *l, uint64_t sequence)
 {
-    atomic_store_explicit(&own(l)->entered, sequence * 4 + 2, memory_order_release);
+    atomic_store_explicit(&own(l)->entered, sequence * RD_STATES + RD_POSTED, memory_order_release);
 }
 
 static void write_awaits(rd_board *b, uint32_t peer, uint64_t now)
@@ -97,6 +98,8 @@ void rd_control_await(rd_link *l, uint32_t peer, bool late)
 }
 
 enum { FULL = 1 << 8, AT_TYPE = 16, AT_TAG = 32 };
+_Static_assert((int)RD_RECEIVING < (int)FULL && RONDA_U64 <= UINT8_MAX,
+               "a direction and a type are bytes");
 
 /* The count is written first, and is of no message until the first word says so. */
 static void write_message(rd_board *b, const rd_pending *m, bool full)
@@ -112,6 +115,7 @@ static void write_message(rd_board *b, const rd_pending *m, bool full)
 
 void rd_control_announce(rd_link *l, const rd_pending *m, bool full)
 {
+    assert(!m || m->direction == RD_SENDING || m->direction == RD_RECEIVING);
     write_message(own(l), m, full);
 }
 
@@ -134,15 +138,16 @@ static void read_message(rd_board *b, rd_presence *p)
 
 rd_presence rd_control_board(const rd_link *l, uint32_t peer)
 {
+    assert(peer < l->size);
     rd_board *b = l->boards[peer].board;
     const bool closed = atomic_load(&b->closed);
     const uint64_t entered = atomic_load_explicit(&b->entered, memory_order_acquire);
     const uint32_t awaits = atomic_load_explicit(&b->awaits, memory_order_relaxed);
-    rd_presence p = {.sequence = entered / 4,
-                     .inside = entered & 1,
-                     .posted = entered & 2,
-                     .running =
-                         entered & 1 && atomic_load_explicit(&b->running, memory_order_relaxed),
+    rd_presence p = {.sequence = entered / RD_STATES,
+                     .inside = entered & RD_INSIDE,
+                     .posted = entered & RD_POSTED,
+                     .running = entered & RD_INSIDE &&
+                                atomic_load_explicit(&b->running, memory_order_relaxed),
                      .closed = closed,
                      .hearsay = l->boards[peer].copy,
                      .awaits = awaits - 1,
@@ -173,8 +178,8 @@ void rd_control_note(rd_link *l, uint32_t rank, const rd_record *call)
     if (!call->sequence || !k->copy)
         return;
     write_record(k, call);
-    if (call->sequence > atomic_load_explicit(&k->board->entered, memory_order_relaxed) / 4)
-        atomic_store_explicit(&k->board->entered, call->sequence * 4,
+    if (call->sequence > atomic_load_explicit(&k->board->entered, memory_order_relaxed) / RD_STATES)
+        atomic_store_explicit(&k->board->entered, call->sequence * RD_STATES,
                               memory_order_release); /* whether it is inside it will say */
 }
 
@@ -195,7 +200,7 @@ void rd_control_closed(rd_link *l, uint32_t rank)
     rd_board *b = l->boards[rank].board;
     assert(l->boards[rank].copy);
     atomic_store(&b->closed, 1);
-    atomic_fetch_and(&b->entered, ~(uint64_t)1);
+    atomic_fetch_and(&b->entered, ~(uint64_t)RD_INSIDE);
 }
 
 /* --- failure --- */

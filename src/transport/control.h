@@ -17,7 +17,7 @@
 #include "transport/transport.h"
 
 struct rd_board {
-    _Alignas(128) _Atomic uint64_t entered; /* sequence * 4 + posted * 2 + inside */
+    _Alignas(128) _Atomic uint64_t entered; /* sequence * RD_STATES, RD_POSTED, RD_INSIDE */
     _Atomic uint32_t awaits;                /* 1 + peer, or 0: nobody */
     _Atomic uint32_t closed;
     _Atomic uint32_t exited;   /* of the whole: its process exits, and has not closed everything */
@@ -29,8 +29,10 @@ struct rd_board {
     _Atomic uint32_t letters; /* lines of messages with tags that were sent to it */
 };
 
-/* A call that a rank has announced; the last ones stay, some for each channel. */
-enum { RD_RECORDS = 32, RD_RECORD_WORDS = 6 };
+enum { RD_INSIDE = 1, RD_POSTED = 2, RD_STATES = 4 };
+
+/* A call that a rank has announced; the last ones stay, RD_RECORDS for each channel. */
+enum { RD_RECORD_WORDS = 6 };
 struct rd_announced {
     _Alignas(64) _Atomic uint64_t words[RD_RECORD_WORDS];
 };

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 
 static bool grow(rd_heap *h)
@@ -22,16 +23,18 @@ bool rd_heap_take(rd_heap *h, uint64_t bytes, uint64_t *at)
 {
     if (bytes > h->bytes || !grow(h))
         return false;
-    const uint64_t pages =
-        bytes ? (bytes + RD_HEAP_PAGE - 1) & ~(uint64_t)(RD_HEAP_PAGE - 1) : (uint64_t)RD_HEAP_PAGE;
+    const uint64_t pages = rd_heap_pages(bytes ? bytes : 1);
     uint64_t from = 0;
     uint32_t i = 0;
     while (i < h->count && h->extents[i].at - from < pages) {
+        assert(h->extents[i].at >= from && h->extents[i].bytes); /* sorted and apart */
         from = h->extents[i].at + h->extents[i].bytes;
         i++;
     }
+    assert(i == h->count || h->extents[i].at >= from);
     if (h->bytes < from || h->bytes - from < pages)
         return false;
+    assert(h->count < h->capacity && from % RD_HEAP_PAGE == 0);
     memmove(&h->extents[i + 1], &h->extents[i], (h->count - i) * sizeof *h->extents);
     h->extents[i] = (rd_extent){from, pages};
     h->count++;

@@ -17,6 +17,11 @@ typedef struct {
 
 enum { RD_HEAP_PAGE = 4096 };
 
+static inline uint64_t rd_heap_pages(uint64_t bytes)
+{
+    return (bytes + RD_HEAP_PAGE - 1) & ~(uint64_t)(RD_HEAP_PAGE - 1);
+}
+
 /* The first gap that fits.  false: there is none, or no memory to note it. */
 bool rd_heap_take(rd_heap *h, uint64_t bytes, uint64_t *at);
 /* What was taken at `at` is free again; how many bytes that were, 0: nothing begins there. */

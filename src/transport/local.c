@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "transport/share.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
@@ -21,9 +22,11 @@ typedef struct {
     void *mapping;
     size_t bytes;
 } local_link;
+_Static_assert(offsetof(local_link, member) == 0, "a member is the beginning of its link");
 
 /* What cannot be lent, because the sender does not wait until it is read. */
 enum { LETTER_RING = RD_SHORT_PIECE };
+_Static_assert(RD_IS_POWER_OF_TWO(LETTER_RING), "a place in a ring is the low bits of a count");
 
 static size_t mapping_bytes(uint32_t size, uint32_t channels)
 {
@@ -33,6 +36,7 @@ static size_t mapping_bytes(uint32_t size, uint32_t channels)
 static void find_rings(rd_member *m, uint32_t channels)
 {
     const rd_link *link = &m->link;
+    assert(link->channels == channels);
     m->letters_alone = true;
     m->small_bytes = LETTER_RING;
     m->small_at = (uintptr_t)m->head + rd_share_bytes(link->size, channels) +
@@ -87,13 +91,16 @@ static void local_free(rd_link *link, void *memory, size_t bytes)
 
 static void leave_mapping(rd_share_head *head, void *mapping, size_t bytes)
 {
-    if (atomic_fetch_sub(&head->open, 1) == 1)
+    const uint32_t open = atomic_fetch_sub(&head->open, 1);
+    assert(open);
+    if (open == 1)
         rd_unmap(mapping, bytes);
 }
 
 /* A link is needed as long as there are parts of its world. */
 static void drop(local_link *l)
 {
+    assert(l->member.users);
     if (--l->member.users)
         return;
     rd_member_free(&l->member);

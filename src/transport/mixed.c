@@ -12,6 +12,8 @@
 #include "base/mem.h"
 #include "transport/tcp.h"
 
+#include <assert.h>
+
 typedef struct mixed_link {
     rd_link link;
     struct mixed_link *whole; /* of a part; else itself */
@@ -20,6 +22,7 @@ typedef struct mixed_link {
     uint32_t *local;  /* rank of a rank in the shared memory; UINT32_MAX: it is of another host */
     uint32_t *global; /* and the other way round */
 } mixed_link;
+_Static_assert(offsetof(mixed_link, link) == 0, "a link is the beginning of a mixed one");
 
 static mixed_link *mixed(const rd_link *link)
 {
@@ -36,6 +39,7 @@ static bool is_local(const mixed_link *m, uint32_t peer)
 static rd_port *port(rd_link *link, uint32_t peer, uint32_t channel)
 {
     mixed_link *m = mixed(link);
+    assert(peer < link->size && channel < link->channels + RD_MESSAGE_CHANNELS);
     return is_local(m, peer) ? m->shm->transport->port(m->shm, m->local[peer], channel)
                              : m->tcp->transport->port(m->tcp, peer, channel);
 }
@@ -61,14 +65,14 @@ static void pump(rd_link *link)
  * so long that it is hardly worth while to be awake: it yields a few times only. */
 static void wait(rd_link *link, rd_port *p, uint32_t idle, uint64_t until_ns)
 {
-    enum { OFTEN = 8, SPINS = 200, LESS_YIELDS = 1900, SOON_NS = 2000000 };
+    enum { OFTEN = 8, FEW_YIELDS = 100, SOON_NS = 2000000 };
     mixed_link *m = mixed(link);
     const uint64_t soon = rd_tcp_is_connecting(m->tcp) ? rd_now_ns() + SOON_NS : UINT64_MAX;
     until_ns = soon < until_ns ? soon : until_ns;
-    if (idle >= SPINS || idle % OFTEN == 0 || (p && rd_data_of(p)->pushes))
+    if (idle >= RD_SPINS || idle % OFTEN == 0 || (p && rd_data_of(p)->pushes))
         m->tcp->transport->pump(m->tcp);
     m->shm->transport->wait(m->shm, p && !rd_data_of(p)->pushes ? p : NULL,
-                            idle < SPINS ? idle : idle + LESS_YIELDS, until_ns);
+                            idle < RD_SPINS ? idle : idle + RD_YIELDS - FEW_YIELDS, until_ns);
 }
 
 static void wait_of_part(void *context, uint32_t idle, uint64_t until_ns)
@@ -150,6 +154,7 @@ static void close_both(rd_link *link)
     if (!link)
         return;
     mixed_link *m = mixed(link), *whole = m->whole;
+    assert(whole->users);
     const bool last = --whole->users == 0;
     if (last && !rd_link_inherited(link)) { /* what wakes a forked process wakes its parent, too */
         rd_shm_wake_also(whole->shm, -1, NULL, NULL);
@@ -183,6 +188,7 @@ static void count_ranks(mixed_link *m)
         if (local)
             m->global[next++] = r;
     }
+    assert(next == m->shm->size && m->local[m->link.rank] == m->shm->rank);
 }
 
 /* Without its two others.  NULL: no memory */
@@ -207,6 +213,9 @@ static mixed_link *new_link(uint32_t rank, uint32_t size, uint32_t channels)
 
 static void tie(mixed_link *m, rd_link *tcp, rd_link *shm)
 {
+    /* Ports are asked for by the same number here and there */
+    assert(tcp->rank == m->link.rank && tcp->size == m->link.size);
+    assert(tcp->channels == m->link.channels && shm->channels == m->link.channels);
     m->tcp = tcp;
     m->shm = shm;
     m->link.cpus = tcp->cpus;

@@ -26,13 +26,14 @@
 #include "base/cpu.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <linux/membarrier.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SPINS = 200, BURST = 32, YIELDS = 2000 };
+enum { BURST = 32, LINE_BYTES = 64 };
 enum { INLINE = 1, LENT, STAGED, RETURNED };
 
 struct rd_port {
@@ -91,7 +92,7 @@ void rd_share_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t until_ns)
 {
     rd_member *m = rd_member_of(l), *whole = m->whole;
     _Atomic uint32_t *asleep = &whole->boards[whole->link.rank].asleep;
-    if (idle < SPINS && !m->crowded) {
+    if (idle < RD_SPINS && !m->crowded) {
         for (int k = 0; k < BURST; k++) {
             if (port ? has_news(port) : k == 4)
                 return;
@@ -99,7 +100,7 @@ void rd_share_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t until_ns)
         }
         return;
     }
-    if (idle < SPINS + YIELDS) {
+    if (idle < RD_SPINS + RD_YIELDS) {
         sched_yield();
         return;
     }
@@ -171,14 +172,17 @@ static uint64_t place_in(uint64_t head, uint64_t ring, uint64_t bytes)
 
 static uint64_t whole_lines(uint64_t bytes)
 {
-    return (bytes + 63) & ~(uint64_t)63;
+    return (bytes + LINE_BYTES - 1) & ~(uint64_t)(LINE_BYTES - 1);
 }
+_Static_assert(RD_SHORT_PIECE % LINE_BYTES == 0 && RD_PIECE <= UINT32_MAX,
+               "a short piece fills whole lines, and a piece's length has 32 bits");
 
 static bool reserve_small(rd_port *p, uint64_t bytes)
 {
     const uint64_t ring = p->member->small_bytes;
     if (bytes > ring)
         return false;
+    assert(p->small_tail <= p->small_head);
     const uint64_t head = place_in(p->small_head, ring, bytes);
     if (head + bytes - p->small_tail > ring) {
         ask(p);
@@ -203,6 +207,8 @@ void rd_arena_tidy(rd_ring *a)
 {
     while (a->count && piece_home(&a->pieces[a->first])) {
         const rd_staged *piece = &a->pieces[a->first];
+        assert(piece->end >= a->tail && piece->end <= a->head); /* places are free in order */
+        assert(piece->port->staged >= piece->bytes && piece->port->member->staged);
         a->tail = piece->end;
         piece->port->staged -= piece->bytes;
         piece->port->member->staged--;
@@ -213,6 +219,7 @@ void rd_arena_tidy(rd_ring *a)
 
 static void note_piece(rd_ring *a, rd_port *p, uint64_t bytes, uint64_t end)
 {
+    assert(a->count < RD_STAGED && end <= a->head && a->head - a->tail <= a->bytes);
     a->pieces[(a->first + a->count++) % RD_STAGED] = (rd_staged){p, p->sent, (uint32_t)bytes, end};
     p->member->staged++;
 }
@@ -239,6 +246,7 @@ static bool reserve_arena(rd_port *p, uint64_t bytes)
  * as the peer has something to go on with. */
 static bool reserve_staged(rd_port *p, uint64_t least, uint64_t *bytes)
 {
+    assert(least <= *bytes);
     if (*bytes <= RD_SHORT_PIECE)
         return reserve_small(p, whole_lines(*bytes));
     const uint64_t piece = p->member->piece;
@@ -268,6 +276,7 @@ void *rd_share_reserve(rd_port *p, uint64_t least, uint64_t *bytes)
 rd_port *rd_share_port(rd_link *l, uint32_t peer, uint32_t channel)
 {
     rd_member *m = rd_member_of(l);
+    assert(peer < l->size && channel < rd_queues(l->channels));
     const size_t at = (size_t)channel * l->size + peer;
     rd_port *p = &m->ports[at];
     if (p->member)
@@ -296,6 +305,7 @@ bool rd_share_can_send(rd_port *p)
 static inline void publish(rd_port *p, rd_line *line, uint8_t kind, uint8_t len, uint64_t mark,
                            bool ends)
 {
+    assert(p->sent - p->acked < RD_QUEUE); /* reserve() or can_send() has said so */
     line->ack = (uint16_t)p->taken;
     line->kind = kind;
     line->len = len;
@@ -322,9 +332,11 @@ void rd_share_commit(rd_port *p, uint64_t bytes, uint64_t total, uint64_t mark)
 {
     rd_line *line = &p->to[p->sent % RD_QUEUE];
     if (total <= RD_INLINE) {
+        assert(bytes == total);
         publish(p, line, INLINE, (uint8_t)bytes, mark, true);
         return;
     }
+    assert(bytes && bytes <= total);
     line->ref.at = p->reserved;
     line->ref.len = bytes;
     line->ref.total = total;
@@ -347,6 +359,9 @@ bool rd_share_share(rd_port *p, const rd_port *committed, uint64_t bytes, uint64
     if (!committed->in_arena || bytes <= RD_SHORT_PIECE || a->count == RD_STAGED || !has_room(p))
         return false;
     rd_staged *last = &a->pieces[(a->first + a->count - 1) % RD_STAGED];
+    /* Nothing was reserved since: the last piece is the one that was committed */
+    assert(a->count &&
+           a->at + ((last->end - whole_lines(bytes)) & (a->bytes - 1)) == committed->reserved);
     note_piece(a, p, 0, last->end);
     last->end -= whole_lines(bytes);
     p->reserved = committed->reserved;
@@ -365,6 +380,8 @@ bool rd_share_lends(const rd_port *p, const void *data, uint64_t bytes)
 void rd_share_lend(rd_port *p, const rd_loan *loan)
 {
     rd_line *line = &p->to[p->sent % RD_QUEUE];
+    assert(rd_share_lends(p, loan->data, loan->bytes));
+    assert(!loan->back || rd_share_lends(p, loan->back, loan->bytes));
     line->ref.at = (uintptr_t)loan->data - p->member->origin;
     line->ref.len = loan->bytes;
     line->ref.back = loan->back ? (uintptr_t)loan->back - p->member->origin : 0;
@@ -449,6 +466,7 @@ bool rd_share_peek(rd_port *p, rd_view *view)
 
 void rd_share_release(rd_port *p, uint64_t bytes)
 {
+    assert(bytes <= p->shown);
     if (bytes < p->shown) {
         p->released += bytes;
         return;
@@ -475,6 +493,7 @@ size_t rd_share_bytes(uint32_t size, uint32_t channels)
 static bool open_member(rd_member *m, const rd_transport *transport, void *mapping, uint32_t rank,
                         uint32_t size, uint32_t channels)
 {
+    assert(rank < size && (uintptr_t)mapping % _Alignof(rd_share_head) == 0);
     m->head = mapping;
     m->boards = (rd_board *)(m->head + 1);
     m->calls = (rd_announced *)(m->boards + size);
@@ -523,6 +542,7 @@ bool rd_member_join(rd_member *m, rd_member *of, void *mapping, uint32_t rank, u
                     const uint32_t members[])
 {
     rd_member *whole = of->whole;
+    assert(whole->whole == whole && whole->users);
     m->whole = whole;
     m->data = whole->data;
     m->ranks = rd_alloc(size * sizeof *m->ranks);

@@ -28,12 +28,18 @@ typedef struct {
         } ref;
     };
 } rd_line;
-_Static_assert(offsetof(rd_line, data) + RD_INLINE == 64, "a message is one cache line");
+_Static_assert(offsetof(rd_line, data) + RD_INLINE == 64 &&
+                   sizeof(((rd_line *)0)->ref) <= RD_INLINE,
+               "a message is one cache line");
+_Static_assert(RD_QUEUE <= UINT16_MAX / 2, "an acknowledgement has 16 bits");
 
 typedef struct {
     rd_line lines[RD_QUEUE];                 /* written by the sender */
     _Alignas(128) _Atomic uint32_t consumed; /* lines; written by the receiver */
 } rd_queue;
+
+_Static_assert(RD_RECORDS * sizeof(rd_announced) % _Alignof(rd_queue) == 0,
+               "queues are behind the calls");
 
 typedef struct {
     uint32_t cpus; /* written before anybody maps it */
@@ -94,6 +100,7 @@ struct rd_member {
     void (*ring)(rd_member *m, uint32_t rank);      /* wakes who sleeps */
 };
 
+_Static_assert(offsetof(rd_member, link) == 0, "a link is the beginning of its member");
 static inline rd_member *rd_member_of(rd_link *link)
 {
     return (rd_member *)link;
@@ -103,10 +110,10 @@ static inline rd_member *rd_member_of(rd_link *link)
 void rd_everyone_fence(const rd_member *m);
 void rd_wake_all(rd_member *m);
 
-/* Queues from one rank to another: one for each channel, and two for letters. */
+/* Queues from one rank to another: one for each channel, and those for messages. */
 static inline size_t rd_queues(uint32_t channels)
 {
-    return (size_t)channels + 2;
+    return (size_t)channels + RD_MESSAGE_CHANNELS;
 }
 /* Calls of one rank that can be read */
 static inline uint32_t rd_records(uint32_t channels)
@@ -115,7 +122,6 @@ static inline uint32_t rd_records(uint32_t channels)
 }
 size_t rd_board_bytes(uint32_t size, uint32_t channels); /* of head, boards and calls */
 size_t rd_share_bytes(uint32_t size, uint32_t channels); /* and of queues */
-enum { RD_PART_CHANNELS = 1 };                           /* of a part of a world */
 
 static inline uint32_t rd_rank_in_whole(const rd_member *m, uint32_t rank)
 {

@@ -17,6 +17,7 @@
 #include "transport/events.h"
 #include "transport/shm_inside.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -39,6 +40,15 @@ enum {
     FEW_RANKS = 8,
     LEAST_PIECE = 16 << 10
 };
+_Static_assert(RD_IS_POWER_OF_TWO(SMALL_RING) && RD_IS_POWER_OF_TWO(ARENA) &&
+                   RD_IS_POWER_OF_TWO(LARGE_ARENA),
+               "a place in a ring is the low bits of a count");
+_Static_assert((int)RD_SHORT_PIECE <= (int)SMALL_RING && (int)RD_SHORT_PIECE < (int)LEAST_PIECE &&
+                   (int)LEAST_PIECE <= (int)RD_PIECE && (int)RD_PIECE <= (int)ARENA &&
+                   ARENA <= LARGE_ARENA,
+               "a piece fits into its ring");
+_Static_assert(SMALL_RING % RD_HEAP_PAGE == 0 && ARENA % RD_HEAP_PAGE == 0,
+               "rings, arenas and heaps begin with a page");
 /* The thread sanitizer leaves little room for addresses. */
 #if defined(__SANITIZE_THREAD__)
 #define MOST_HEAPS ((uint64_t)1 << 36)
@@ -130,6 +140,7 @@ static void mourn(rd_link *link, uint32_t rank)
 /* Parts of the world look who is missing when they see that somebody has gone. */
 static void died(shm_link *s, uint32_t rank)
 {
+    assert(rank < s->member.link.size && rank != s->member.link.rank);
     s->peers[rank].dead = true;
     if (s->peers[rank].life >= 0)
         epoll_ctl(s->epoll, EPOLL_CTL_DEL, s->peers[rank].life, NULL);
@@ -197,6 +208,7 @@ static void sleep_here(rd_member *m, uint64_t until_ns)
     for (int i = 0; i < n; i++) {
         const uint32_t rank = events[i].data.u32;
         uint64_t rings;
+        assert(rank == NOBODY ? s->then != NULL : rank < m->link.size);
         if (rank == NOBODY)
             s->then(s->then_context);
         else if (rank != m->link.rank)
@@ -310,6 +322,7 @@ static void shm_close(rd_link *link)
 static void shm_abandon(rd_link *link)
 {
     shm_link *whole = whole_of(link);
+    assert(whole->member.users);
     if (--whole->member.users)
         return;
     close_files(whole);
@@ -442,8 +455,10 @@ static ronda_status open_memory(shm_link *s, const rd_shm_parts *parts, rd_error
                        "rank %u: cannot map %zu bytes of shared memory: %s",
                        name_of(parts, parts->rank), s->bytes, strerror(errno));
     s->mapping = mapping;
-    s->heap.bytes = (s->bytes - rd_shm_bytes(parts->size)) / parts->size & ~(uint64_t)4095;
+    s->heap.bytes =
+        (s->bytes - rd_shm_bytes(parts->size)) / parts->size & ~(uint64_t)(RD_HEAP_PAGE - 1);
     s->heap_at = rd_shm_bytes(parts->size) + parts->rank * s->heap.bytes;
+    assert(parts->rank < parts->size && s->heap_at + s->heap.bytes <= s->bytes);
     madvise((char *)mapping + rd_shm_bytes(parts->size), parts->size * s->heap.bytes,
             MADV_DONTDUMP); /* a core file need not look for pages in so many addresses */
     m->origin = (uintptr_t)mapping;
@@ -460,6 +475,7 @@ static ronda_status open_memory(shm_link *s, const rd_shm_parts *parts, rd_error
     m->ring_of_all.at = arenas_at(parts->size) + parts->rank * m->ring_of_all.bytes;
     /* Two ranks are quicker if they do not write where the peer has just read */
     m->ring_of_all.around = parts->size == 2 ? ARENA : 0;
+    assert(m->ring_of_all.at + m->ring_of_all.bytes <= rd_shm_bytes(parts->size));
     m->share = m->ring_of_all.bytes / 8 * 7 / (parts->size > 1 ? parts->size - 1 : 1);
     /* Now rather than at the first calls; where it cannot be done, they take a little longer */
     madvise((char *)mapping + m->ring_of_all.at, ARENA, MADV_POPULATE_WRITE);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "transport/shm_inside.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -29,7 +30,8 @@ void rd_shm_note_silent(rd_link *link)
         const rd_board *board = &m->boards[r];
         const uint32_t rank = rd_rank_in_whole(m, r);
         const uint64_t entered = atomic_load_explicit(&board->entered, memory_order_acquire);
-        if (r == link->rank || !(entered & 1) || rd_shm_is_dead(s, rank) || is_noted(s, board))
+        if (r == link->rank || !(entered & RD_INSIDE) || rd_shm_is_dead(s, rank) ||
+            is_noted(s, board))
             continue;
         shm_silent *q = rd_alloc(sizeof *q);
         if (q) {
@@ -60,6 +62,7 @@ static void give(shm_link *s, uint64_t at)
 {
     char *memory = (char *)s->mapping + s->heap_at + at;
     const uint64_t whole = rd_heap_give(&s->heap, at);
+    assert(whole && whole <= s->heap.bytes - at); /* it was taken, and not given back since */
     madvise(memory, whole, MADV_DONTDUMP);
     if (fallocate(s->memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(s->heap_at + at),
                   (off_t)whole))
@@ -96,6 +99,7 @@ void *rd_shm_take(shm_link *s, size_t bytes, size_t now)
         return NULL;
     char *memory = (char *)s->mapping + s->heap_at + at;
     const size_t fetched = page(now ? now : 1);
+    assert(now <= bytes && fetched <= s->heap.bytes - at);
     madvise(memory, page(bytes ? bytes : 1), MADV_DODUMP);
     if (fetched >= 2 << 20)
         madvise(memory, fetched, MADV_HUGEPAGE);
@@ -117,6 +121,7 @@ void rd_shm_free(rd_link *link, void *memory, size_t bytes)
     if (!memory || rd_link_inherited(link)) /* its pages are the rank's, and its peers' */
         return;
     const uint64_t at = (uint64_t)((char *)memory - (char *)s->mapping) - s->heap_at;
+    assert(at < s->heap.bytes && at % RD_HEAP_PAGE == 0);
     give_held(s);
     if (is_quiet(s))
         give(s, at);

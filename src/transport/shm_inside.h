@@ -64,9 +64,12 @@ typedef struct {
     } * peers;
 } shm_link;
 
+_Static_assert(offsetof(shm_end, member) == 0 && offsetof(shm_link, member) == 0,
+               "a member is the beginning of its link");
+
 static inline size_t page(size_t bytes)
 {
-    return (bytes + 4095) & ~(size_t)4095;
+    return rd_heap_pages(bytes);
 }
 
 /* The link to the whole world, which has everything that is not messages. */

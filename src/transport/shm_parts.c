@@ -2,6 +2,8 @@
 #include "base/mem.h"
 #include "transport/shm_inside.h"
 
+#include <assert.h>
+
 void rd_shm_reap_ends(shm_link *s)
 {
     rd_arena_tidy(s->member.arena);
@@ -11,6 +13,7 @@ void rd_shm_reap_ends(shm_link *s)
             continue;
         }
         *at = end->next;
+        assert(end->member.whole == &s->member);
         atomic_fetch_sub(&end->member.head->open, 1);
         rd_member_free(&end->member);
         rd_free(end);
@@ -18,11 +21,20 @@ void rd_shm_reap_ends(shm_link *s)
 }
 
 enum { PART_RING = RD_SHORT_PIECE };
+_Static_assert(RD_IS_POWER_OF_TWO(PART_RING), "a place in a ring is the low bits of a count");
 
 static size_t part_bytes(uint32_t size)
 {
     return page(rd_share_bytes(size, RD_PART_CHANNELS)) +
            (size_t)size * size * rd_queues(RD_PART_CHANNELS) * PART_RING;
+}
+
+/* The part that a rank says it has made there; NULL: there is no room for one. */
+static rd_share_head *part_at(const shm_link *s, uint64_t at, uint32_t size)
+{
+    const bool fits =
+        at && at % RD_HEAP_PAGE == 0 && at < s->bytes && part_bytes(size) <= s->bytes - at;
+    return fits ? (rd_share_head *)((char *)s->mapping + at) : NULL;
 }
 
 /* Those that all of their members have left. */
@@ -66,14 +78,16 @@ ronda_status rd_shm_split(rd_link *link, const uint32_t members[], uint32_t size
     *part = (shm_part){s->parts, head, part_bytes(size)};
     s->parts = part;
     out->memory = (uint64_t)((char *)head - (char *)s->mapping);
+    assert(part_at(s, out->memory, size) == head);
     return RONDA_OK;
 }
 
 void rd_shm_forgo(rd_link *link, const rd_offer *offer, const uint32_t members[], uint32_t size)
 {
-    shm_link *s = whole_of(link);
+    rd_share_head *head = part_at(whole_of(link), offer->memory, size);
     (void)members;
-    atomic_fetch_sub(&((rd_share_head *)((char *)s->mapping + offer->memory))->open, size);
+    if (head) /* another rank has made it, perhaps */
+        atomic_fetch_sub(&head->open, size);
 }
 
 ronda_status rd_shm_join(rd_link *link, const rd_offer offers[], const uint32_t members[],
@@ -81,11 +95,11 @@ ronda_status rd_shm_join(rd_link *link, const rd_offer offers[], const uint32_t 
 {
     shm_link *s = whole_of(link);
     const uint64_t at = offers->memory;
-    if (!at || at % 4096 || at >= s->bytes || part_bytes(size) > s->bytes - at)
+    rd_share_head *head = part_at(s, at, size);
+    if (!head)
         return rd_fail(err, RONDA_EPEER, RONDA_ANY,
                        "rank %u: the memory of a part of %u ranks is not where it was said to be",
                        link->rank, size);
-    rd_share_head *head = (rd_share_head *)((char *)s->mapping + at);
     shm_end *end = rd_alloc(sizeof *end);
     if (!end || !rd_member_join(&end->member, rd_member_of(link), head, rank, size, members)) {
         rd_free(end);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "transport/stream_tcp.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
@@ -20,6 +21,7 @@ extern const rd_data rd_tcp_data;
 rd_port *rd_tcp_port(rd_link *link, uint32_t peer, uint32_t channel)
 {
     tcp_link *l = rd_tcp_link(link);
+    assert(peer < link->size && channel < link->channels + RD_MESSAGE_CHANNELS);
     rd_port *p = &l->ports[(size_t)channel * link->size + peer];
     if (p->link)
         return p;
@@ -84,6 +86,7 @@ static void *reserve(rd_port *p, uint64_t least, uint64_t *bytes)
 static void publish(rd_port *p, bool ends)
 {
     tcp_world *w = p->link->world;
+    assert(has_line(p)); /* reserve() or can_send() has said so */
     if (ends) {
         p->last_line[p->messages % RD_QUEUE] = p->queued;
         p->messages++;
@@ -98,6 +101,7 @@ static void publish(rd_port *p, bool ends)
 static void commit(rd_port *p, uint64_t bytes, uint64_t total, uint64_t mark)
 {
     tcp_line *line = &p->out[p->queued % RD_QUEUE];
+    assert(bytes <= total - p->pushed);
     line->data = total <= RD_INLINE ? (const char *)line->small : line->staged;
     line->bytes = bytes;
     line->total = total;
@@ -131,6 +135,7 @@ static bool lends(const rd_port *p, const void *data, uint64_t bytes)
 static void lend(rd_port *p, const rd_loan *loan)
 {
     tcp_line *line = &p->out[p->queued % RD_QUEUE];
+    assert(!p->pushed);
     line->data = loan->data;
     line->bytes = line->total = loan->bytes;
     line->mark = loan->mark;
@@ -184,9 +189,12 @@ static void release(rd_port *p, uint64_t bytes)
     tcp_slot *s = &p->in[p->taken % RD_QUEUE];
     tcp_world *w = p->link->world;
     pthread_mutex_lock(&w->lock);
+    assert(p->came != p->taken && p->came - p->taken <= RD_QUEUE);
+    assert(bytes <= s->end - s->start && s->end + s->unchecked <= s->capacity);
     s->start += bytes;
     s->released += bytes;
     p->freed += bytes;
+    assert(s->released <= s->got && p->freed <= p->begun);
     if (s->start == s->end && !s->unchecked && !s->placed)
         s->start = s->end = 0; /* where it is warm */
     if (s->released == s->total) {
@@ -374,8 +382,9 @@ static void drop_link(tcp_world *w, tcp_link *l)
         rd_tcp_forsake(l, true); /* what came after the goodbye, too */
     l->closed = true;
     tcp_link **at = &w->links;
-    while (*at != l)
+    while (*at && *at != l)
         at = &(*at)->next;
+    assert(*at);
     if (l->id)
         *at = l->next;
     pthread_mutex_unlock(&w->lock);
@@ -434,6 +443,7 @@ static void close_link(rd_link *link)
     tcp_world *w = l->world;
     rd_link_inherited(link) ? rd_tcp_leave_files(w) : goodbye(link);
     drop_link(w, l);
+    assert(w->users);
     if (--w->users == 0)
         free_world(w);
 }
@@ -547,12 +557,14 @@ void rd_tcp_wait_with(rd_link *link,
 static ronda_status split(rd_link *link, const uint32_t members[], uint32_t size, uint32_t rank,
                           rd_offer *out, rd_error *err)
 {
+    enum { PART_BITS = 40 };
     tcp_world *w = rd_tcp_link(link)->world;
     (void)members;
     (void)size;
     (void)err;
     if (!rank)
-        out->number = (uint64_t)(w->its.rank + 1) << 40 | ++w->parts;
+        out->number = (uint64_t)(w->its.rank + 1) << PART_BITS | ++w->parts;
+    assert(w->parts >> PART_BITS == 0);
     return RONDA_OK;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -72,6 +73,7 @@ static uint32_t gather_news(const tcp_link *l, uint8_t *out, uint64_t now)
             n.call = (rd_record){.sequence = p.sequence};
         rd_news_pack(&n, out + (size_t)count++ * RD_NEWS_ITEM);
     }
+    assert(count && count <= size);
     return count;
 }
 
@@ -327,7 +329,7 @@ void rd_tcp_hear(tcp_world *w, tcp_conn *c, const rd_head *h, const char *bytes)
     const uint32_t rank = l->index_of[c->rank];
     if (h->kind == RD_NEWS) {
         hear_news(l, h, bytes);
-    } else if (h->kind == RD_BYE) {
+    } else if (h->kind == RD_BYE) { /* a head alone: begin() has just found the rank */
         rd_control_note(&l->link, rank, &h->call);
         rd_control_closed(&l->link, rank);
         if (!l->id)
@@ -379,6 +381,7 @@ static void serve(tcp_world *w, const rd_stream_event *event)
         rd_tcp_accept(w);
         return;
     }
+    assert(!c->stream || c->state == TCP_STRANGER || c->rank < w->its.size);
     if (c->stream && c->state == TCP_CONNECTING) {
         rd_tcp_connected(w, c);
         return;

@@ -6,6 +6,7 @@
  * ranks are told between which two it was.  The connection stays, so that the sender hears of it, too. */
 #include "transport/tcp_inside.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 bool rd_tcp_checks(const tcp_world *w, uint32_t rank)
@@ -33,6 +34,7 @@ static void call_text(tcp_link *l, const rd_head *head, rd_error *cause, char *t
 void rd_tcp_corrupt(tcp_world *w, tcp_conn *c, const rd_head *head)
 {
     const rd_place *from = &w->its.places[c->rank], *to = &w->its.places[w->its.rank];
+    assert(c->checked && !c->corrupt);
     c->corrupt = true;
     c->have = c->used = 0;
     c->left = 0;

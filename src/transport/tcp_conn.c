@@ -3,6 +3,8 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
+
 static void free_conn(tcp_conn *c)
 {
     rd_free(c->input);
@@ -47,13 +49,16 @@ tcp_conn *rd_tcp_add(tcp_world *w, tcp_conn *c, rd_bytestream *stream, bool conn
 void rd_tcp_end(tcp_world *w, tcp_conn *c)
 {
     tcp_conn **at = &w->conns;
-    while (*at != c)
+    while (*at && *at != c)
         at = &(*at)->next;
+    assert(*at); /* it ends once */
     *at = c->next;
+    assert(c->state != TCP_STRANGER || w->strangers);
     if (c->state == TCP_STRANGER)
         w->strangers--;
     if (c->rank < w->its.size) {
         tcp_peer *peer = &w->peers[c->rank];
+        assert(c->state != TCP_CONNECTING || peer->trying);
         peer->trying -= c->state == TCP_CONNECTING;
         peer->out = peer->out == c ? NULL : peer->out;
         peer->in = peer->in == c ? NULL : peer->in;

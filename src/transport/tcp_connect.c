@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "transport/ip.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -61,6 +62,7 @@ static bool is_greeting(const tcp_world *w, const tcp_conn *c, const rd_frame *g
 
 void rd_tcp_trust(tcp_world *w, uint32_t rank)
 {
+    assert(!w->peers[rank].suspect_ns || w->wanted);
     w->wanted -= w->peers[rank].suspect_ns != 0;
     w->peers[rank].suspect_ns = 0;
 }
@@ -69,6 +71,7 @@ void rd_tcp_trust(tcp_world *w, uint32_t rank)
 static void cancel(tcp_world *w, uint32_t rank)
 {
     tcp_peer *peer = &w->peers[rank];
+    assert(!peer->want_ns || w->wanted);
     w->wanted -= peer->want_ns != 0;
     peer->want_ns = 0;
     for (tcp_conn *c = w->conns, *next; c; c = next) {
@@ -95,6 +98,7 @@ bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING])
     if (!stranger)
         return true;
     tcp_peer *peer = &w->peers[g.from];
+    assert(w->strangers);
     w->strangers--;
     c->rank = g.from;
     c->state = TCP_OPEN;
@@ -152,6 +156,7 @@ static void lack(tcp_world *w, uint64_t now, int error)
 static void hear_again(tcp_world *w)
 {
     listen_to(w, true);
+    assert(w->deaf_ns && w->wanted);
     w->deaf_ns = 0;
     w->wanted--;
 }
@@ -166,6 +171,7 @@ static void make_way(tcp_world *w)
         return;
     for (tcp_conn *c = w->conns; c; c = c->next) /* the newest is the first */
         oldest = c->state == TCP_STRANGER ? c : oldest;
+    assert(oldest);
     rd_tcp_read(w, oldest);
     if (oldest->stream && oldest->state == TCP_STRANGER)
         rd_tcp_end(w, oldest);
@@ -284,6 +290,7 @@ static void try_address(tcp_world *w, uint32_t rank, uint64_t now)
     tcp_peer *peer = &w->peers[rank];
     const rd_place *place = &w->its.places[rank];
     const uint32_t i = peer->tried++;
+    assert(i < place->count && place->count <= RD_ADDRESSES);
     rd_network *network = w->its.network;
     if (rd_ip_is_loopback(&place->at[i]) && place->host != w->its.places[w->its.rank].host &&
         place->count > 1) {
@@ -383,6 +390,7 @@ void rd_tcp_connected(tcp_world *w, tcp_conn *c)
         go_on(w, rank, now);
         return;
     }
+    assert(c->state == TCP_CONNECTING && peer->trying);
     peer->trying--;
     c->state = TCP_OPEN;
     c->checked = rd_tcp_checks(w, rank);

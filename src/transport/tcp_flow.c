@@ -7,6 +7,7 @@
 #include "base/crc32c.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -25,6 +26,7 @@ void rd_tcp_make_ready(rd_port *p)
         peer->next_ready = p->link->world->ready;
         p->link->world->ready = peer;
     }
+    assert(!peer->ready || (peer->last_ready->ready && !peer->last_ready->next));
     if (peer->ready)
         peer->last_ready->next = p;
     else
@@ -37,6 +39,7 @@ static rd_port *next_ready(tcp_peer *peer)
     rd_port *p = peer->ready;
     if (!p)
         return NULL;
+    assert(p->ready && p->to == peer); /* in the list if, and only if, it is ready */
     peer->ready = p->next;
     p->ready = false;
     return p;
@@ -70,6 +73,7 @@ static void pack(const tcp_conn *c, rd_head *head, const void *data, uint8_t byt
 /* Also says what needs no room any more. */
 static void add_parcel(tcp_conn *c, rd_port *p, rd_head *head, const char *data, bool ends)
 {
+    assert(c->count < RD_PIPE);
     tcp_parcel *parcel = &c->pipe[(c->first + c->count++) % RD_PIPE];
     head->channel = (uint8_t)p->channel;
     head->world = p->link->id;
@@ -84,6 +88,7 @@ static void add_parcel(tcp_conn *c, rd_port *p, rd_head *head, const char *data,
 static void frame(tcp_conn *c, rd_port *p)
 {
     const tcp_line *line = &p->out[p->framed % RD_QUEUE];
+    assert(p->queued - p->framed <= RD_QUEUE && p->flown - p->landed <= RD_WINDOW);
     const uint64_t room = RD_WINDOW - (p->flown - p->landed);
     uint64_t bytes = p->queued == p->framed ? 0 : line->bytes - p->framed_bytes;
     const uint64_t most = c->checked ? RD_CHECKED_PARCEL : RD_MOST_PARCEL;
@@ -102,6 +107,7 @@ static void frame(tcp_conn *c, rd_port *p)
     const char *data = line->data + p->framed_bytes;
     p->framed_bytes += bytes;
     p->flown += bytes;
+    assert(p->framed_bytes <= line->bytes && line->bytes <= line->total);
     const bool ends = p->framed_bytes == line->bytes;
     if (ends) {
         p->framed++;
@@ -147,8 +153,11 @@ static void fill(tcp_world *w, tcp_conn *c)
 static void shift(tcp_conn *c)
 {
     tcp_parcel *parcel = &c->pipe[c->first];
-    if (parcel->port && parcel->ends)
+    assert(c->count);
+    if (parcel->port && parcel->ends) {
+        assert(parcel->port->written != parcel->port->framed); /* written <= framed <= queued */
         atomic_fetch_add_explicit(&parcel->port->written, 1, memory_order_release);
+    }
     if (!parcel->port && parcel->data == c->control.bytes)
         c->control_in_pipe = false;
     if (c->spilled) {
@@ -286,6 +295,7 @@ bool rd_tcp_say(tcp_conn *c, const rd_head *head, const void *bytes)
     uint8_t packed[RD_HEAD];
     if (!head) /* a greeting */
         return rd_tcp_append(&c->next_control, bytes, RD_GREETING);
+    assert(head->bytes <= RD_MOST_PARCEL);
     rd_head whole = *head;
     pack(c, &whole, bytes, packed);
     return has_space(&c->next_control, sizeof packed + head->bytes) && /* whole or not at all */
@@ -316,6 +326,7 @@ static bool is_of(const tcp_link *l, uint64_t mark, bool all)
 static bool spill(tcp_conn *c)
 {
     tcp_parcel *p = &c->pipe[c->first];
+    assert(!c->spilled && p->port);
     char *copy = rd_alloc(p->bytes);
     if (!copy)
         return false;

@@ -7,6 +7,7 @@
  * A process that exits with a world open says so, if the system takes a few bytes at once. */
 #include "transport/tcp_inside.h"
 
+#include <assert.h>
 #include <sched.h>
 
 static tcp_world *worlds;
@@ -80,6 +81,7 @@ void rd_tcp_enlist(tcp_world *w)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, heed_forks);
     pthread_mutex_lock(&worlds_lock);
+    assert(!w->next && w != worlds);
     w->next = worlds;
     worlds = w;
     pthread_mutex_unlock(&worlds_lock);

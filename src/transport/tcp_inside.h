@@ -46,6 +46,12 @@ enum {
     RD_KEPT_RECORDS = 8,
     RD_POOLS = 16
 };
+_Static_assert((int)RD_CHECKED_PARCEL <= (int)RD_MOST_PARCEL &&
+                   (int)RD_CAUSE <= (int)RD_MOST_PARCEL,
+               "a peer takes no longer parcel");
+_Static_assert((int)RD_HEAD <= (int)RD_INPUT && (int)RD_GREETING <= (int)RD_INPUT,
+               "a head is read in one piece");
+_Static_assert(RD_CHANNELS + RD_MESSAGE_CHANNELS <= UINT8_MAX, "a channel is a byte of a head");
 
 typedef struct tcp_world tcp_world;
 typedef struct tcp_link tcp_link;
@@ -232,6 +238,7 @@ struct tcp_world {
     tcp_unused *pool[RD_POOLS]; /* buffers of 2^(8+i) bytes that nobody uses */
 };
 
+_Static_assert(offsetof(tcp_link, link) == 0, "a link is the beginning of a tcp_link");
 static inline tcp_link *rd_tcp_link(const rd_link *link)
 {
     return (tcp_link *)link;

@@ -2,13 +2,19 @@
 #include "base/mem.h"
 #include "transport/tcp_inside.h"
 
+#include <assert.h>
+
 enum { LEAST_BUFFER = 256 };
+_Static_assert((uint64_t)LEAST_BUFFER << (RD_POOLS - 1) >= 2 * (uint64_t)RD_WINDOW,
+               "what comes of a message has a buffer");
+_Static_assert(sizeof(tcp_unused) <= LEAST_BUFFER, "a buffer that nobody uses is in a list");
 
 static uint32_t pool_of(uint64_t bytes)
 {
     uint32_t i = 0;
     while ((uint64_t)LEAST_BUFFER << i < bytes)
         i++;
+    assert(i < RD_POOLS);
     return i;
 }
 
@@ -25,6 +31,7 @@ char *rd_pool_take(tcp_world *w, uint64_t bytes, uint64_t *capacity)
 void rd_pool_give(tcp_world *w, char *data, uint64_t capacity)
 {
     const uint32_t i = pool_of(capacity);
+    assert(data && capacity == (uint64_t)LEAST_BUFFER << i);
     tcp_unused *unused = (tcp_unused *)(void *)data;
     unused->next = w->pool[i];
     w->pool[i] = unused;

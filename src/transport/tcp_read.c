@@ -116,7 +116,7 @@ static bool begin(tcp_world *w, tcp_conn *c)
         return false; /* a peer writes its messages to one connection */
     if (!l || (h->kind != RD_MESSAGE && h->kind != RD_CREDIT))
         return true; /* of a part that this rank has closed; or what is heard when all of it has come */
-    if (h->channel >= l->link.channels + 2)
+    if (h->channel >= l->link.channels + RD_MESSAGE_CHANNELS)
         return false;
     rd_port *p = rd_tcp_port(&l->link, rank, h->channel);
     if (!apply_credit(p, h))
@@ -144,6 +144,7 @@ static void show(tcp_conn *c)
     s->end += s->unchecked;
     s->got += s->unchecked;
     s->unchecked = 0;
+    assert(s->got <= s->total);
     c->landed = s->placed && s->got == s->total && s->total >= RD_INPUT;
     if (c->into->channel >= l->link.channels)
         atomic_fetch_add(&l->link.boards[l->link.rank].board->letters, 1);
@@ -152,6 +153,7 @@ static void show(tcp_conn *c)
 /* So many bytes of the parcel have come, and are where they belong. */
 static void came(tcp_conn *c, const void *bytes, uint64_t count)
 {
+    assert(count <= c->left);
     c->left -= count;
     if (c->checked)
         c->crc = rd_crc32c(c->crc, bytes, count);

@@ -27,11 +27,32 @@
 #include "base/limits.h"
 #include "base/names.h"
 
-enum { RD_CHANNELS = 4, RD_QUEUE = 16, RD_INLINE = RD_INLINE_BYTES, RD_CHOICES = 256 };
+enum {
+    RD_CHANNELS = 4,
+    RD_PART_CHANNELS = 1,    /* of a part of a world */
+    RD_MESSAGE_CHANNELS = 2, /* and behind them, for messages with tags */
+    RD_QUEUE = 16,
+    RD_INLINE = RD_INLINE_BYTES,
+    RD_CHOICES = 256
+};
+#define RD_IS_POWER_OF_TWO(n) ((n) > 0 && ((n) & ((n)-1)) == 0)
+_Static_assert(RD_IS_POWER_OF_TWO(RD_QUEUE), "a place of a queue is a number modulo 2^32 and this");
+_Static_assert(RD_IS_POWER_OF_TWO(RD_CHANNELS) && RD_IS_POWER_OF_TWO(RD_PART_CHANNELS) &&
+                   RD_PART_CHANNELS <= RD_CHANNELS,
+               "a call's channel is the low bits of its number");
+
+/* Calls of each channel that record() tells of, at most */
+enum { RD_RECORDS = 32 };
+_Static_assert(RD_IS_POWER_OF_TWO(RD_RECORDS), "a call's record is the low bits of its number");
+
+/* Idle rounds in which wait() spins, and then yields, before it sleeps where ranks share memory */
+enum { RD_SPINS = 200, RD_YIELDS = 2000 };
 
 /* The longest piece that reserve() gives, and what there is always room for when the peer has taken
  * everything that it was sent before. */
 enum { RD_PIECE = 1 << 18, RD_SHORT_PIECE = 1 << 11 };
+_Static_assert((int)RD_INLINE < (int)RD_SHORT_PIECE && RD_SHORT_PIECE < RD_PIECE,
+               "a message is in its line, or short, or long");
 
 typedef struct rd_port rd_port;
 typedef struct rd_transport rd_transport;
@@ -51,7 +72,7 @@ typedef struct {
 typedef struct rd_link {
     const rd_transport *transport;
     uint32_t rank, size;
-    uint32_t channels; /* to each peer, RD_CHANNELS at most; the two behind them are for letters */
+    uint32_t channels; /* to each peer, RD_CHANNELS at most; RD_MESSAGE_CHANNELS are behind them */
     uint32_t
         cpus; /* cores for all ranks of this machine together; the same number for all of them */
     /* [RD_CHOICES], or NULL: what ranks of this machine have chosen, so that one prices for all: any
@@ -250,7 +271,8 @@ struct rd_transport {
     bool lends_alloc; /* what alloc() gives can be */
     bool pushes;      /* some of its ports do: see rd_data */
 
-    /* The port to a peer; never NULL for a peer other than oneself.  channel: up to link->channels + 1. */
+    /* The port to a peer; never NULL for a peer other than oneself.  channel: below
+     * link->channels + RD_MESSAGE_CHANNELS. */
     rd_port *(*port)(rd_link *link, uint32_t peer, uint32_t channel);
 
     /* Memory that lends() says yes to: zero, on pages of its own.  NULL: none to be had. */

@@ -29,6 +29,8 @@ static uint64_t get64(const uint8_t *from)
     return get(from) | (uint64_t)get(from + 4) << 32;
 }
 
+_Static_assert(RD_KINDS < UINT8_MAX && RONDA_U64 <= UINT8_MAX, "a kind and a type are bytes");
+
 /* A kind in one byte: 1 for the first, 0 for none. */
 static uint8_t kind_byte(ronda_kind kind)
 {
@@ -40,26 +42,45 @@ static ronda_kind kind_of(uint8_t byte)
     return byte ? byte - 1 + RONDA_ALLREDUCE : 0;
 }
 
-enum { AT_HEAD_CRC = RD_HEAD - 4 };
+enum {
+    AT_HEAD_KIND = 0,
+    AT_HEAD_CHANNEL = 1,
+    AT_HEAD_TYPE = 2,
+    AT_HEAD_CALL = 3,
+    AT_HEAD_BYTES = 4,
+    AT_HEAD_WORLD = 8,
+    AT_HEAD_MARK = 16,
+    AT_HEAD_TOTAL = 24,
+    AT_HEAD_SEQUENCE = 32,
+    AT_HEAD_COUNT = 40,
+    AT_HEAD_OP = 48,
+    AT_HEAD_ROOT = 52,
+    AT_HEAD_ALGORITHM = 56,
+    AT_HEAD_TAKEN = 60,
+    AT_HEAD_FREED = 64,
+    AT_HEAD_BODY_CRC = 72,
+    AT_HEAD_CRC = 76
+};
+_Static_assert(AT_HEAD_CRC + 4 == RD_HEAD, "a head is its fields");
 
 void rd_head_pack(const rd_head *h, uint8_t bytes[RD_HEAD])
 {
-    bytes[0] = h->kind;
-    bytes[1] = h->channel;
-    bytes[2] = (uint8_t)h->call.type;
-    bytes[3] = kind_byte(h->call.kind);
-    put(bytes + 4, h->bytes);
-    put64(bytes + 8, h->world);
-    put64(bytes + 16, h->call.mark);
-    put64(bytes + 24, h->total);
-    put64(bytes + 32, h->call.sequence);
-    put64(bytes + 40, h->call.count);
-    put(bytes + 48, (uint32_t)h->call.op);
-    put(bytes + 52, h->call.root);
-    put(bytes + 56, h->call.algorithm);
-    put(bytes + 60, h->taken);
-    put64(bytes + 64, h->freed);
-    put(bytes + 72, h->body_crc);
+    bytes[AT_HEAD_KIND] = h->kind;
+    bytes[AT_HEAD_CHANNEL] = h->channel;
+    bytes[AT_HEAD_TYPE] = (uint8_t)h->call.type;
+    bytes[AT_HEAD_CALL] = kind_byte(h->call.kind);
+    put(bytes + AT_HEAD_BYTES, h->bytes);
+    put64(bytes + AT_HEAD_WORLD, h->world);
+    put64(bytes + AT_HEAD_MARK, h->call.mark);
+    put64(bytes + AT_HEAD_TOTAL, h->total);
+    put64(bytes + AT_HEAD_SEQUENCE, h->call.sequence);
+    put64(bytes + AT_HEAD_COUNT, h->call.count);
+    put(bytes + AT_HEAD_OP, (uint32_t)h->call.op);
+    put(bytes + AT_HEAD_ROOT, h->call.root);
+    put(bytes + AT_HEAD_ALGORITHM, h->call.algorithm);
+    put(bytes + AT_HEAD_TAKEN, h->taken);
+    put64(bytes + AT_HEAD_FREED, h->freed);
+    put(bytes + AT_HEAD_BODY_CRC, h->body_crc);
     put(bytes + AT_HEAD_CRC, h->head_crc);
 }
 
@@ -75,22 +96,22 @@ bool rd_head_is_whole(const uint8_t bytes[RD_HEAD])
 
 bool rd_head_unpack(const uint8_t bytes[RD_HEAD], rd_head *h)
 {
-    *h = (rd_head){.kind = bytes[0],
-                   .channel = bytes[1],
-                   .bytes = get(bytes + 4),
-                   .world = get64(bytes + 8),
-                   .total = get64(bytes + 24),
-                   .call = {.sequence = get64(bytes + 32),
-                            .mark = get64(bytes + 16),
-                            .count = get64(bytes + 40),
-                            .kind = kind_of(bytes[3]),
-                            .type = bytes[2],
-                            .op = (ronda_op)get(bytes + 48),
-                            .root = get(bytes + 52),
-                            .algorithm = get(bytes + 56)},
-                   .taken = get(bytes + 60),
-                   .freed = get64(bytes + 64),
-                   .body_crc = get(bytes + 72),
+    *h = (rd_head){.kind = bytes[AT_HEAD_KIND],
+                   .channel = bytes[AT_HEAD_CHANNEL],
+                   .bytes = get(bytes + AT_HEAD_BYTES),
+                   .world = get64(bytes + AT_HEAD_WORLD),
+                   .total = get64(bytes + AT_HEAD_TOTAL),
+                   .call = {.sequence = get64(bytes + AT_HEAD_SEQUENCE),
+                            .mark = get64(bytes + AT_HEAD_MARK),
+                            .count = get64(bytes + AT_HEAD_COUNT),
+                            .kind = kind_of(bytes[AT_HEAD_CALL]),
+                            .type = bytes[AT_HEAD_TYPE],
+                            .op = (ronda_op)get(bytes + AT_HEAD_OP),
+                            .root = get(bytes + AT_HEAD_ROOT),
+                            .algorithm = get(bytes + AT_HEAD_ALGORITHM)},
+                   .taken = get(bytes + AT_HEAD_TAKEN),
+                   .freed = get64(bytes + AT_HEAD_FREED),
+                   .body_crc = get(bytes + AT_HEAD_BODY_CRC),
                    .head_crc = get(bytes + AT_HEAD_CRC)};
     switch (h->kind) {
     case RD_MESSAGE:
@@ -105,68 +126,103 @@ bool rd_head_unpack(const uint8_t bytes[RD_HEAD], rd_head *h)
     }
 }
 
+enum {
+    AT_NEWS_RANK = 0,
+    AT_NEWS_AWAITS = 4,
+    AT_NEWS_AGE = 8,
+    AT_NEWS_FLAGS = 12,
+    AT_NEWS_KIND = 13,
+    AT_NEWS_TYPE = 14,
+    AT_NEWS_MESSAGE_TYPE = 15,
+    AT_NEWS_SEQUENCE = 16,
+    AT_NEWS_MARK = 24,
+    AT_NEWS_COUNT = 32,
+    AT_NEWS_OP = 40,
+    AT_NEWS_ROOT = 44,
+    AT_NEWS_ALGORITHM = 48,
+    AT_NEWS_TAG = 52,
+    AT_NEWS_MESSAGE_COUNT = 56
+};
+_Static_assert(AT_NEWS_MESSAGE_COUNT + 8 == RD_NEWS_ITEM, "an item is its fields");
+/* Of the flags; the direction of the message is behind them. */
+enum { NEWS_INSIDE = 1, NEWS_POSTED = 2, NEWS_FULL = 4, NEWS_DIRECTION = 4 };
+_Static_assert(NEWS_FULL < 1 << NEWS_DIRECTION && RD_RECEIVING << NEWS_DIRECTION <= UINT8_MAX,
+               "flags and a direction are a byte");
+
 void rd_news_pack(const rd_news *n, uint8_t bytes[RD_NEWS_ITEM])
 {
     memset(bytes, 0, RD_NEWS_ITEM);
-    put(bytes, n->rank);
-    put(bytes + 4, n->awaits);
-    put(bytes + 8, n->age_ms);
-    bytes[12] = (uint8_t)((uint32_t)n->inside | (uint32_t)n->posted << 1 | (uint32_t)n->full << 2 |
-                          (uint32_t)n->message.direction << 4);
-    bytes[13] = kind_byte(n->call.kind);
-    bytes[14] = (uint8_t)n->call.type;
-    bytes[15] = (uint8_t)n->message.type;
-    put64(bytes + 16, n->call.sequence);
-    put64(bytes + 24, n->call.mark);
-    put64(bytes + 32, n->call.count);
-    put(bytes + 40, (uint32_t)n->call.op);
-    put(bytes + 44, n->call.root);
-    put(bytes + 48, n->call.algorithm);
-    put(bytes + 52, n->message.tag);
-    put64(bytes + 56, n->message.count);
+    put(bytes + AT_NEWS_RANK, n->rank);
+    put(bytes + AT_NEWS_AWAITS, n->awaits);
+    put(bytes + AT_NEWS_AGE, n->age_ms);
+    bytes[AT_NEWS_FLAGS] =
+        (uint8_t)((n->inside ? NEWS_INSIDE : 0) | (n->posted ? NEWS_POSTED : 0) |
+                  (n->full ? NEWS_FULL : 0) | (int)n->message.direction << NEWS_DIRECTION);
+    bytes[AT_NEWS_KIND] = kind_byte(n->call.kind);
+    bytes[AT_NEWS_TYPE] = (uint8_t)n->call.type;
+    bytes[AT_NEWS_MESSAGE_TYPE] = (uint8_t)n->message.type;
+    put64(bytes + AT_NEWS_SEQUENCE, n->call.sequence);
+    put64(bytes + AT_NEWS_MARK, n->call.mark);
+    put64(bytes + AT_NEWS_COUNT, n->call.count);
+    put(bytes + AT_NEWS_OP, (uint32_t)n->call.op);
+    put(bytes + AT_NEWS_ROOT, n->call.root);
+    put(bytes + AT_NEWS_ALGORITHM, n->call.algorithm);
+    put(bytes + AT_NEWS_TAG, n->message.tag);
+    put64(bytes + AT_NEWS_MESSAGE_COUNT, n->message.count);
 }
 
 void rd_news_unpack(const uint8_t bytes[RD_NEWS_ITEM], rd_news *n)
 {
-    *n = (rd_news){.rank = get(bytes),
-                   .awaits = get(bytes + 4),
-                   .age_ms = get(bytes + 8),
-                   .inside = bytes[12] & 1,
-                   .posted = bytes[12] & 2,
-                   .full = bytes[12] & 4,
-                   .call = {.sequence = get64(bytes + 16),
-                            .mark = get64(bytes + 24),
-                            .count = get64(bytes + 32),
-                            .kind = kind_of(bytes[13]),
-                            .type = bytes[14],
-                            .op = (ronda_op)get(bytes + 40),
-                            .root = get(bytes + 44),
-                            .algorithm = get(bytes + 48)}};
-    if (bytes[12] >> 4 <= RD_RECEIVING)
-        n->message = (rd_pending){.direction = (rd_direction)(bytes[12] >> 4),
-                                  .type = bytes[15],
+    const uint8_t flags = bytes[AT_NEWS_FLAGS];
+    *n = (rd_news){.rank = get(bytes + AT_NEWS_RANK),
+                   .awaits = get(bytes + AT_NEWS_AWAITS),
+                   .age_ms = get(bytes + AT_NEWS_AGE),
+                   .inside = flags & NEWS_INSIDE,
+                   .posted = flags & NEWS_POSTED,
+                   .full = flags & NEWS_FULL,
+                   .call = {.sequence = get64(bytes + AT_NEWS_SEQUENCE),
+                            .mark = get64(bytes + AT_NEWS_MARK),
+                            .count = get64(bytes + AT_NEWS_COUNT),
+                            .kind = kind_of(bytes[AT_NEWS_KIND]),
+                            .type = bytes[AT_NEWS_TYPE],
+                            .op = (ronda_op)get(bytes + AT_NEWS_OP),
+                            .root = get(bytes + AT_NEWS_ROOT),
+                            .algorithm = get(bytes + AT_NEWS_ALGORITHM)}};
+    if (flags >> NEWS_DIRECTION <= RD_RECEIVING)
+        n->message = (rd_pending){.direction = (rd_direction)(flags >> NEWS_DIRECTION),
+                                  .type = bytes[AT_NEWS_MESSAGE_TYPE],
                                   .peer = n->awaits,
-                                  .tag = get(bytes + 52),
-                                  .count = get64(bytes + 56)};
+                                  .tag = get(bytes + AT_NEWS_TAG),
+                                  .count = get64(bytes + AT_NEWS_MESSAGE_COUNT)};
 }
+
+enum {
+    AT_CAUSE_STATUS = 0,
+    AT_CAUSE_RANK = 4,
+    AT_CAUSE_PEER = 8,
+    AT_CAUSE_SEQUENCE = 16,
+    AT_CAUSE_MESSAGE = 24
+};
+_Static_assert(AT_CAUSE_MESSAGE + sizeof(((rd_error *)0)->message) == RD_CAUSE,
+               "a cause is its fields");
 
 void rd_cause_pack(const rd_error *e, uint8_t bytes[RD_CAUSE])
 {
     memset(bytes, 0, RD_CAUSE);
-    put(bytes, (uint32_t)e->status);
-    put(bytes + 4, e->rank);
-    put(bytes + 8, e->peer);
-    put64(bytes + 16, e->sequence);
-    memcpy(bytes + 24, e->message, strnlen(e->message, sizeof e->message - 1));
+    put(bytes + AT_CAUSE_STATUS, (uint32_t)e->status);
+    put(bytes + AT_CAUSE_RANK, e->rank);
+    put(bytes + AT_CAUSE_PEER, e->peer);
+    put64(bytes + AT_CAUSE_SEQUENCE, e->sequence);
+    memcpy(bytes + AT_CAUSE_MESSAGE, e->message, strnlen(e->message, sizeof e->message - 1));
 }
 
 void rd_cause_unpack(const uint8_t bytes[RD_CAUSE], rd_error *e)
 {
-    *e = (rd_error){.status = (ronda_status)get(bytes),
-                    .rank = get(bytes + 4),
-                    .peer = get(bytes + 8),
-                    .sequence = get64(bytes + 16)};
-    memcpy(e->message, bytes + 24, sizeof e->message);
+    *e = (rd_error){.status = (ronda_status)get(bytes + AT_CAUSE_STATUS),
+                    .rank = get(bytes + AT_CAUSE_RANK),
+                    .peer = get(bytes + AT_CAUSE_PEER),
+                    .sequence = get64(bytes + AT_CAUSE_SEQUENCE)};
+    memcpy(e->message, bytes + AT_CAUSE_MESSAGE, sizeof e->message);
     e->message[sizeof e->message - 1] = 0;
     for (char *c = e->message; *c; c++)
         if ((unsigned char)*c < ' ' || (unsigned char)*c > '~')
