@@ -19,10 +19,8 @@ const char cli_doctor_help[] =
     "\n"
     "Alone it looks at this machine: cores and their quota, memory and limits, what the kernel has,\n"
     "interfaces, and the variables that ronda reads.  Started as ranks, by ronda run or another launcher, it\n"
-    "looks at every rank's machine and at the world: who can connect to whom, how long messages take between\n"
-    "pairs of ranks, which of them are far from the others, and where settings or cores do not go together.\n"
-    "Worlds of up to 16 ranks have all pairs measured, larger ones some; no host is in two pairs at once.  If\n"
-    "two ranks cannot connect to each other, they are named, and nothing is measured.\n"
+    "looks at every rank's machine and at the world: which hosts cannot connect to each other, and where settings\n"
+    "or cores do not go together.  How fast the ranks are together, ronda bench measures.\n"
     "\n"
     "Each line begins with ok, note or problem; what to do about it stands below.  Ends with 1 if there is\n"
     "a problem.\n";
