@@ -91,7 +91,7 @@ char **run_variables(const run_request *q, const run_place *place);
 
 typedef enum {
     RUN_FINE,
-    RUN_RANK,         /* failed */
+    RUN_RANK,         /* culprit failed; how, its run_end says */
     RUN_NO_PROGRAM,   /* it cannot be executed */
     RUN_NO_RANK,      /* no process to be had */
     RUN_NO_DIRECTORY, /* that of the launcher, on a host */
@@ -109,25 +109,26 @@ typedef enum {
 typedef struct {
     run_cause why;
     uint32_t culprit; /* rank; from RUN_NO_HOST on the host */
-    int pid, detail;  /* detail: of a rank or an agent the wait status, else an errno or a signal */
+    int detail;       /* of an agent the wait status, else an errno or a signal */
     uint64_t ns;      /* how long the culprit, or the job, had run */
-    uint32_t blames;  /* of RUN_RANK: 1 + the rank whose failure it saw; 0: it saw none */
 } run_verdict;
 
-/* Of two ranks that failed: is the second the cause of the first, by what they saw themselves? */
-static inline bool run_blames(const run_verdict *one, const run_verdict *other)
-{
-    return one->blames == other->culprit + 1 && other->blames != one->culprit + 1;
-}
+/* How a rank ended. */
+typedef struct {
+    int pid, status; /* status: as waitpid() has it */
+    uint64_t ns;     /* how long it ran */
+    uint32_t saw; /* 1 + the rank whose failure it told us of before it ended, so that 0 is none */
+    bool
+        failed; /* by itself: not told to end, and its status is not 0 or its communicator was left open */
+} run_end;
 
-/* The cause of a verdict, if that is a rank which exited with status 0 without closing its communicator, of those in
- * left[], whose first is rank `first`; else the verdict itself.  left[r].why: RUN_RANK, it has. */
-const run_verdict *run_find_cause(const run_verdict *v, const run_verdict left[], uint32_t first,
-                                  uint32_t count);
+/* From a rank that failed to the one whose failure it saw, and so on, while those have failed as well. */
+uint32_t run_find_cause(const run_end ends[], uint32_t size, uint32_t rank);
 
-/* One line if it did not go well; what to exit with.  host: where it was, NULL: here.  words: the last
- * line of the culprit. */
-int run_say(const run_request *q, const run_verdict *v, const char *host, const char *words);
+/* One line if it did not go well; what to exit with.  end: of the culprit of RUN_RANK.  host: where it was, NULL:
+ * here.  line: the last of the culprit's standard error. */
+int run_say(const run_request *q, const run_verdict *v, const run_end *end, const char *host,
+            const char *line);
 
 /* --- run_tell.c: whose failure a rank saw before it ended --- */
 
@@ -249,9 +250,9 @@ bool run_far_lost(const run_far *f); /* the launcher is gone, or might as well b
 
 size_t run_far_room(const run_far *f, int which); /* bytes that may be said now */
 void run_far_said(run_far *f, uint32_t rank, int which, const char *text, size_t length);
-void run_far_ended(run_far *f, uint32_t rank);
-void run_far_verdict(run_far *f, const run_verdict *v, bool late); /* late: after RUN_ELSEWHERE */
-bool run_far_sent(const run_far *f);                               /* all of it */
+void run_far_ended(run_far *f, uint32_t rank, const run_end *end);
+void run_far_verdict(run_far *f, const run_verdict *v);
+bool run_far_sent(const run_far *f); /* all of it */
 
 /* The keeper of a remote side: hears what to run, and runs it.  What to exit with. */
 int run_far_keep(int life);

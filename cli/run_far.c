@@ -98,11 +98,6 @@ static void add_room(run_far *f, uint64_t which, uint64_t bytes)
     f->room[which] += bytes < most ? (size_t)bytes : most;
 }
 
-static void answer_ping(run_far *f, const run_frame *ping)
-{
-    run_link_put(&f->link, RUN_PING, (uint64_t[]){ping->numbers[0], rd_now_ns()}, 2, NULL, 0);
-}
-
 bool run_far_next(run_far *f, run_order *out)
 {
     run_frame frame;
@@ -113,7 +108,7 @@ bool run_far_next(run_far *f, run_order *out)
         else if (frame.kind == RUN_TAKEN && which <= RUN_ERR)
             add_room(f, which, frame.numbers[1]);
         else if (frame.kind == RUN_PING)
-            answer_ping(f, &frame);
+            run_link_put(&f->link, RUN_PING, NULL, 0, NULL, 0);
         if (frame.kind >= RUN_SIGNAL && frame.kind <= RUN_KILL) {
             const bool one = which >= 1 && which < NSIG;
             *out = (run_order){.kind = frame.kind, .signal = one ? (int)which : SIGTERM};
@@ -140,17 +135,18 @@ void run_far_said(run_far *f, uint32_t rank, int which, const char *text, size_t
     f->room[which] -= length;
 }
 
-void run_far_ended(run_far *f, uint32_t rank)
+void run_far_ended(run_far *f, uint32_t rank, const run_end *e)
 {
-    run_link_put(&f->link, RUN_ENDED, (uint64_t[]){f->first + rank}, 1, NULL, 0);
+    const uint64_t numbers[] = {f->first + rank, (uint64_t)e->pid, (uint64_t)e->status,
+                                e->ns,           e->saw,           e->failed};
+    run_link_put(&f->link, RUN_ENDED, numbers, 6, NULL, 0);
 }
 
-void run_far_verdict(run_far *f, const run_verdict *v, bool late)
+void run_far_verdict(run_far *f, const run_verdict *v)
 {
-    const uint64_t numbers[] = {v->why, v->culprit,  (uint64_t)v->pid, (uint64_t)v->detail,
-                                v->ns,  rd_now_ns(), v->blames,        late};
+    const uint64_t numbers[] = {v->why, v->culprit, (uint64_t)v->detail};
     if (v->why != RUN_FRONT && v->why != RUN_ELSEWHERE)
-        run_link_put(&f->link, RUN_VERDICT, numbers, 8, NULL, 0);
+        run_link_put(&f->link, RUN_VERDICT, numbers, 3, NULL, 0);
 }
 
 bool run_far_sent(const run_far *f)
@@ -176,7 +172,7 @@ static bool await_frame(run_far *f, int kind, int life, int signals, run_frame *
             if (out->kind == kind)
                 return true;
             if (out->kind == RUN_PING)
-                answer_ping(f, out);
+                run_link_put(&f->link, RUN_PING, NULL, 0, NULL, 0);
             if (out->kind == RUN_SIGNAL || out->kind == RUN_END || out->kind == RUN_KILL)
                 return false;
         }
@@ -262,7 +258,7 @@ static int run_ranks(run_far *f, const run_setup *s, const run_place *place, int
     const int keys = open_input(f);
     run_verdict v = {.why = RUN_NO_RANK, .culprit = s->request.first, .detail = errno};
     if (keys < 0) {
-        run_far_verdict(f, &v, false);
+        run_far_verdict(f, &v);
         return CLI_OK;
     }
     return run_job_keep(&s->request, place, keys, life, f);
@@ -284,7 +280,7 @@ static int serve(run_far *f, int life, int signals)
             putenv(*variable);
     const uint16_t port = s.port ? find_port(&reserved) : 0;
     if (chdir(s.directory)) {
-        run_far_verdict(f, &(run_verdict){.why = RUN_NO_DIRECTORY, .detail = errno}, false);
+        run_far_verdict(f, &(run_verdict){.why = RUN_NO_DIRECTORY, .detail = errno});
         say_done(f, life);
     } else if (s.port && !port) {
         cli_failed(ME, "there is no port to be had: %s", strerror(errno));

@@ -110,20 +110,6 @@ void run_host_leave(run_host *h, uint64_t patience_ns)
         kill(h->agent, SIGKILL);
 }
 
-void run_host_call(run_host *h)
-{
-    run_link_put(&h->link, RUN_PING, (uint64_t[]){rd_now_ns(), 0}, 2, NULL, 0);
-}
-
-void run_host_clock(run_host *h, const run_frame *f)
-{
-    const uint64_t trip_ns = rd_now_ns() - f->numbers[0];
-    if (h->trip_ns && trip_ns >= h->trip_ns)
-        return;
-    h->trip_ns = trip_ns;
-    h->ahead_ns = f->numbers[1] - (f->numbers[0] + trip_ns / 2);
-}
-
 char **run_host_names(const run_host hosts[], uint32_t count, uint32_t size)
 {
     enum { WIDE = HOSTS_NAME + 12 };

@@ -20,7 +20,6 @@ typedef struct {
     bool greeted, done; /* done: nothing is left there */
     run_link link;
     uint64_t start_ns, kill_ns; /* kill_ns: when its agent is killed; 0: never */
-    uint64_t trip_ns, ahead_ns; /* the quickest ping; its clock less ours, modulo 2^64 */
     uint64_t owed[2];           /* bytes that it said and that we have not called taken */
     char words[300];            /* the last line before the greeting */
 } run_host;
@@ -35,10 +34,6 @@ bool run_host_next(run_host *h, run_frame *out); /* none before the greeting */
 
 void run_host_order(run_host *h, int kind,
                     uint64_t number); /* RUN_SIGNAL .. RUN_KILL, if it runs */
-
-/* Asks for its clock, and hears the answer. */
-void run_host_call(run_host *h);
-void run_host_clock(run_host *h, const run_frame *f);
 
 /* "2 nodeb" for each rank, then "nodeb" for each agent; by rd_alloc.  NULL: no memory */
 char **run_host_names(const run_host hosts[], uint32_t count, uint32_t size);

@@ -55,9 +55,9 @@ typedef struct {
     uint64_t start_ns, next_ns, ping_ns, timeout_ns, pause_ns;
     uint64_t call_ns; /* for hosts to answer: what ranks have for their start */
     run_verdict verdict;
-    const run_host *where;     /* of the verdict; NULL: here */
-    run_verdict *left;         /* [size]: as run_find_cause() wants it */
-    uint64_t why_ns, fault_ns; /* fault_ns: of a rank's, when that was */
+    const run_host *where; /* of the verdict; NULL: here */
+    run_end *ends;         /* [size] */
+    uint64_t why_ns;       /* when there was a verdict */
 } hub;
 
 /* --- deciding --- */
@@ -131,8 +131,6 @@ static void host_ready(hub *u, run_host *h, const run_frame *f)
     if (h->now != HOST_GREETED)
         return;
     h->now = HOST_READY;
-    for (int i = 0; i < 3; i++)
-        run_host_call(h); /* so that its clock is known */
     if (h == u->hosts)
         u->port = f->numbers[0];
     if (h == u->hosts && f->length < sizeof u->better)
@@ -143,40 +141,23 @@ static void host_ready(hub *u, run_host *h, const run_frame *f)
     start_all(u);
 }
 
-/* Of ranks on several hosts the one that failed first may be heard of last.  Who saw whose failure is known;
- * else one that was killed while others only ended is the cause, or who was first by the clock. */
-static void consider(hub *u, const run_verdict *v, const run_host *h, uint64_t fault_ns, bool late)
+static void rank_ended(hub *u, const run_host *h, const uint64_t n[])
 {
-    const bool ours = WIFSIGNALED(v->detail), theirs = WIFSIGNALED(u->verdict.detail);
-    if (u->verdict.why != RUN_RANK || run_blames(v, &u->verdict))
-        return;
-    const bool guess = !late && h != u->where && (!v->blames || u->verdict.blames) &&
-                       (ours == theirs ? fault_ns < u->fault_ns : ours);
-    if (!run_blames(&u->verdict, v) && !guess)
-        return;
-    u->verdict = *v;
-    u->where = h;
-    u->fault_ns = fault_ns;
+    const uint32_t rank = (uint32_t)n[0];
+    u->ends[rank] = (run_end){
+        .pid = (int)n[1], .status = (int)n[2], .ns = n[3], .saw = (uint32_t)n[4], .failed = n[5]};
+    u->running -= u->running > 0;
+    if (n[2] && n[5])
+        decide(u, (run_verdict){.why = RUN_RANK, .culprit = rank}, h, RUN_HEAR, 0);
 }
 
-static void host_verdict(hub *u, const run_host *h, const run_frame *f)
+static void host_verdict(hub *u, const run_host *h, const uint64_t n[])
 {
-    const uint64_t fault_ns = f->numbers[5] - h->ahead_ns;
-    const uint64_t why = f->numbers[0];
-    const run_verdict v = {.why = (run_cause)why,
-                           .culprit = (uint32_t)f->numbers[1],
-                           .pid = (int)f->numbers[2],
-                           .detail = (int)f->numbers[3],
-                           .ns = f->numbers[4],
-                           .blames = (uint32_t)f->numbers[6]};
-    if (why < RUN_RANK || why > RUN_BY_SIGNAL)
-        return;
-    if (why == RUN_RANK && !v.detail && v.culprit < u->request->size)
-        u->left[v.culprit] = v;
-    else if (decide(u, v, h, why == RUN_RANK ? RUN_HEAR : RUN_END, 0))
-        u->fault_ns = fault_ns;
-    else if (why == RUN_RANK)
-        consider(u, &v, h, fault_ns, f->numbers[7]);
+    if (n[0] > RUN_RANK && n[0] <= RUN_BY_SIGNAL)
+        decide(
+            u,
+            (run_verdict){.why = (run_cause)n[0], .culprit = (uint32_t)n[1], .detail = (int)n[2]},
+            h, RUN_END, 0);
 }
 
 static void end_output(hub *u, uint32_t first, uint32_t count)
@@ -196,13 +177,11 @@ static void hear(hub *u, run_host *h, const run_frame *f)
         run_output_feed(u->output, (uint32_t)n[0], (int)n[1], f->bytes, f->length);
         h->owed[n[1]] += f->length;
     } else if (f->kind == RUN_ENDED && run_host_has(h, n[0])) {
-        u->running -= u->running > 0;
+        rank_ended(u, h, n);
     } else if (f->kind == RUN_VERDICT) {
-        host_verdict(u, h, f);
+        host_verdict(u, h, n);
     } else if (f->kind == RUN_TAKEN && n[0] == RUN_IN) {
         u->room += n[1] < RUN_WINDOW - u->room ? (size_t)n[1] : RUN_WINDOW - u->room;
-    } else if (f->kind == RUN_PING) {
-        run_host_clock(h, f);
     } else if (f->kind == RUN_DONE) {
         end_output(u, h->first, h->count);
         h->done = true;
@@ -328,7 +307,7 @@ static void ping(hub *u, uint64_t now_ns)
         run_host *h = &u->hosts[i];
         if (h->now == HOST_CALLED || h->now == HOST_LEFT)
             continue;
-        run_host_call(h);
+        run_link_put(&h->link, RUN_PING, NULL, 0, NULL, 0);
         if (now_ns - h->link.heard_ns < RUN_SILENCE_NS)
             continue;
         decide(u, (run_verdict){.why = RUN_SILENT, .culprit = i, .ns = RUN_SILENCE_NS}, h, RUN_HEAR,
@@ -516,11 +495,11 @@ static bool prepare(hub *u)
     const size_t ranks = q->size + u->host_count;
     u->environment = run_variables(q, u->place);
     u->directory = getcwd(NULL, 0);
-    u->left = rd_alloc(q->size * sizeof *u->left);
+    u->ends = rd_alloc(q->size * sizeof *u->ends);
     u->polls =
         rd_alloc((OTHER_POLLS + OUTPUT_POLLS + 2 * u->host_count + 2 * ranks) * sizeof *u->polls);
     u->output = run_output_open((uint32_t)ranks, q->label ? u->names : NULL, NULL);
-    if (!u->environment || !u->directory || !u->left || !u->polls || !u->output)
+    if (!u->environment || !u->directory || !u->ends || !u->polls || !u->output)
         return false;
     u->signals = run_signals();
     return u->signals >= 0 && run_raise_files(3 * (rlim_t)u->host_count + 64, &u->files);
@@ -554,20 +533,22 @@ static void run(hub *u)
     finish_output(u);
 }
 
-static int say(const hub *u)
+static int say(hub *u)
 {
-    const run_verdict *v = run_find_cause(&u->verdict, u->left, 0, u->request->size);
-    const run_host *where =
-        v == &u->verdict ? u->where : run_host_of(u->hosts, u->host_count, v->culprit);
-    const char *words = "";
-    if (v->why == RUN_RANK)
-        words = run_output_words(u->output, v->culprit);
+    run_verdict *v = &u->verdict;
+    const char *line = "";
+    if (v->why == RUN_RANK) {
+        v->culprit = run_find_cause(u->ends, u->request->size, v->culprit);
+        u->where = run_host_of(u->hosts, u->host_count, v->culprit);
+        line = run_output_words(u->output, v->culprit);
+    }
     const bool agent = v->why == RUN_NO_HOST || v->why == RUN_HOST || v->why == RUN_NO_ANSWER;
     if (agent)
-        words = run_output_words(u->output, u->request->size + v->culprit);
-    if (agent && !*words)
-        words = where->words;
-    return run_say(u->request, v, where ? where->name : NULL, words);
+        line = run_output_words(u->output, u->request->size + v->culprit);
+    if (agent && !*line)
+        line = u->where->words;
+    return run_say(u->request, v, v->why == RUN_RANK ? &u->ends[v->culprit] : NULL,
+                   u->where ? u->where->name : NULL, line);
 }
 
 int run_hosts_keep(const run_request *q, const run_place *place, int keys, int life)
@@ -592,7 +573,7 @@ int run_hosts_keep(const run_request *q, const run_place *place, int keys, int l
     free(u.directory);
     rd_free(u.environment);
     rd_free(u.names);
-    rd_free(u.left);
+    rd_free(u.ends);
     rd_free(u.hosts);
     rd_free(u.polls);
     return status;

@@ -40,10 +40,9 @@ typedef enum { RUNNING, LINGERING, ASKED, HEARING, TOLD, GONE } stage;
 typedef struct {
     pid_t pid; /* 0: not started, or ended */
     uint64_t start_ns;
-    int error;          /* why its program cannot be executed; 0: it can */
-    uint32_t blames;    /* as in a verdict */
-    bool unclosed;      /* it has said that it exits without closing its communicator */
-    run_verdict failed; /* RUN_RANK: it has */
+    int error;     /* why its program cannot be executed; 0: it can */
+    uint32_t saw;  /* as in run_end */
+    bool unclosed; /* it has said that it exits without closing its communicator */
 } rank;
 
 typedef struct {
@@ -54,7 +53,7 @@ typedef struct {
     run_far *far; /* NULL: there is no launcher elsewhere */
     char **names; /* of labels */
     rank *ranks;
-    run_verdict *left; /* [count]: of ranks that exited with 0 and were unclosed, RUN_RANK */
+    run_end *ends; /* [count] */
     struct pollfd *polls;
     int signals, life, complaints, told;
     uint32_t started, running;
@@ -140,8 +139,8 @@ static bool decide(job *j, run_verdict v)
     if (!v.ns)
         v.ns = j->why_ns - j->start_ns;
     j->verdict = v;
-    if (j->far)
-        run_far_verdict(j->far, &v, false);
+    if (j->far && v.why != RUN_RANK)
+        run_far_verdict(j->far, &v);
     return true;
 }
 
@@ -183,68 +182,30 @@ static void hear_told(job *j)
             continue;
         j->ranks[r].unclosed = t.failed == RD_TOLD_UNCLOSED;
         if (!j->ranks[r].unclosed)
-            j->ranks[r].blames = t.failed < q->size ? t.failed + 1 : 0;
+            j->ranks[r].saw = t.failed < q->size ? t.failed + 1 : 0;
     }
-}
-
-/* From a rank to the one whose failure it saw, and so on: the one that saw none, of those that are here. */
-static run_verdict cause_of(const job *j)
-{
-    run_verdict v = j->verdict;
-    for (uint32_t n = 0; n < j->request->count; n++) {
-        const uint32_t r = v.blames - 1 - j->request->first;
-        if (!v.blames || r >= j->request->count || j->ranks[r].failed.why != RUN_RANK ||
-            !run_blames(&v, &j->ranks[r].failed))
-            break;
-        v = j->ranks[r].failed;
-    }
-    return v;
-}
-
-/* A rank failed while others are still heard: it may be the cause of what we know, or of what happened
- * elsewhere, if it saw nobody else fail. */
-static void reconsider(job *j, const run_verdict *v)
-{
-    if (j->now > HEARING)
-        return;
-    if (j->far && j->verdict.why == RUN_ELSEWHERE && !v->blames)
-        run_far_verdict(j->far, v, true);
-    if (j->verdict.why != RUN_RANK)
-        return;
-    const run_verdict cause = cause_of(j);
-    if (cause.culprit == j->verdict.culprit)
-        return;
-    j->verdict = cause;
-    if (j->far)
-        run_far_verdict(j->far, &cause, false);
 }
 
 static void rank_ended(job *j, uint32_t r, int status)
 {
-    const uint64_t ran_ns = rd_now_ns() - j->ranks[r].start_ns;
-    const pid_t pid = j->ranks[r].pid;
-    j->ranks[r].pid = 0;
-    j->running--;
+    rank *of = &j->ranks[r];
+    run_end *e = &j->ends[r];
     hear_complaints(j);
     hear_told(j);
-    const int error = j->ranks[r].error;
-    const run_verdict v = {.why = error ? RUN_NO_PROGRAM : RUN_RANK,
-                           .culprit = j->request->first + r,
-                           .pid = pid,
-                           .detail = error ? error : status,
-                           .ns = ran_ns,
-                           .blames = j->ranks[r].blames};
-    if (status && !error)
-        j->ranks[r].failed = v;
-    if (!status && j->ranks[r].unclosed) {
-        j->left[r] = v;
-        if (j->far)
-            run_far_verdict(j->far, &v, true);
-    }
-    if (status && !fail(j, v) && !error)
-        reconsider(j, &v);
+    *e = (run_end){.pid = of->pid,
+                   .status = status,
+                   .ns = rd_now_ns() - of->start_ns,
+                   .saw = of->saw,
+                   .failed = status ? j->now <= HEARING && !of->error : of->unclosed};
+    of->pid = 0;
+    j->running--;
+    if (status && of->error)
+        fail(j, (run_verdict){
+                    .why = RUN_NO_PROGRAM, .culprit = j->request->first + r, .detail = of->error});
+    else if (status)
+        fail(j, (run_verdict){.why = RUN_RANK, .culprit = r});
     if (j->far)
-        run_far_ended(j->far, r);
+        run_far_ended(j->far, r, e);
 }
 
 static void child_ended(job *j, pid_t pid, int status)
@@ -535,7 +496,7 @@ static bool prepare(job *j, int keys)
     const int nothing = rd_fd(open("/dev/null", O_RDWR | O_CLOEXEC));
     j->signals = run_signals();
     j->ranks = rd_alloc(count * sizeof *j->ranks);
-    j->left = rd_alloc(count * sizeof *j->left);
+    j->ends = rd_alloc(count * sizeof *j->ends);
     j->polls = rd_alloc(polls * sizeof *j->polls);
     j->names = make_names(count);
     j->output = run_output_open(count, j->request->label ? j->names : NULL, j->far);
@@ -549,7 +510,7 @@ static bool prepare(job *j, int keys)
     if (nothing < 0 || j->signals < 0)
         return false;
     errno = ENOMEM;
-    return j->ranks && j->left && j->polls && j->names && j->output;
+    return j->ranks && j->ends && j->polls && j->names && j->output;
 }
 
 static void run(job *j)
@@ -567,6 +528,16 @@ static void run(job *j)
     finish_output(j);
 }
 
+static int say(job *j)
+{
+    run_verdict *v = &j->verdict;
+    if (v->why != RUN_RANK)
+        return run_say(j->request, v, NULL, NULL, "");
+    v->culprit = run_find_cause(j->ends, j->request->count, v->culprit);
+    return run_say(j->request, v, &j->ends[v->culprit], NULL,
+                   run_output_words(j->output, v->culprit));
+}
+
 int run_job_keep(const run_request *q, const run_place *place, int keys, int life, run_far *far)
 {
     job j = {.request = q, .place = place, .life = life, .far = far, .told = -1};
@@ -579,10 +550,7 @@ int run_job_keep(const run_request *q, const run_place *place, int keys, int lif
         if (q->bind && run_rank_core(q, 0) < 0)
             cli_failed(ME, "fewer usable cores than ranks: --bind does nothing");
         run(&j);
-        const run_verdict *v = run_find_cause(&j.verdict, j.left, q->first, q->count);
-        const uint32_t r = v->culprit - q->first;
-        status = far ? (v->why == RUN_FRONT ? CLI_FAILED : CLI_OK)
-                     : run_say(q, v, NULL, v->why == RUN_RANK ? run_output_words(j.output, r) : "");
+        status = far ? (j.verdict.why == RUN_FRONT ? CLI_FAILED : CLI_OK) : say(&j);
     }
     run_place_remove(place);
     if (j.told >= 0)
@@ -590,7 +558,7 @@ int run_job_keep(const run_request *q, const run_place *place, int keys, int lif
     run_output_free(j.output);
     rd_free(j.names);
     rd_free(j.ranks);
-    rd_free(j.left);
+    rd_free(j.ends);
     rd_free(j.polls);
     return status;
 }

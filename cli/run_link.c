@@ -59,16 +59,18 @@ static int numbers_of(int kind)
 {
     switch (kind) {
     case RUN_SETUP:
+        return 7;
+    case RUN_ENDED:
+        return 6;
     case RUN_VERDICT:
-        return 8;
+        return 3;
     case RUN_SAID:
     case RUN_TAKEN:
-    case RUN_PING:
         return 2;
     case RUN_SIGNAL:
     case RUN_READY:
-    case RUN_ENDED:
         return 1;
+    case RUN_PING:
     case RUN_START:
     case RUN_HEAR:
     case RUN_END:
@@ -215,8 +217,7 @@ bool run_setup_put(run_link *l, const run_setup *s)
                                            (q->bind ? BIND : 0) | (s->port ? PORT : 0),
                                            q->grace_ns,
                                            words_count(q->program),
-                                           words_count(s->environment),
-                                           0};
+                                           words_count(s->environment)};
     run_bytes b = {0};
     char *where[] = {s->directory, s->name, NULL};
     const size_t length =

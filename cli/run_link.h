@@ -22,13 +22,13 @@
 
 #include "run.h"
 
-#define RUN_HELLO "ronda remote side 3\n"
+#define RUN_HELLO "ronda remote side 4\n"
 
 enum {
     RUN_FRAME_MOST = 8 << 20,
     RUN_FRAME_HEAD = 5,
     RUN_WINDOW = 256 << 10, /* bytes of output, or of input, that are sent and not yet taken */
-    RUN_NUMBERS = 8         /* the most in a frame */
+    RUN_NUMBERS = 7         /* the most in a frame */
 };
 
 enum {
@@ -41,12 +41,11 @@ enum {
     RUN_INPUT,  /* bytes for rank 0; none: the end of them */
     RUN_READY,  /* port, or 0; of rank 0's host: a better address than its name */
     RUN_SAID,   /* rank, RUN_OUT or RUN_ERR; bytes */
-    RUN_ENDED,  /* rank */
-    RUN_VERDICT, /* why, culprit, pid, detail, ns; when that was, by the host's clock; blames; 1: this was
-                    after the host had been told of another one */
+    RUN_ENDED,  /* rank; pid, status, ns, saw, failed: of its run_end */
+    RUN_VERDICT, /* why, culprit, detail: why the host ends its ranks, if it is not that one failed */
     RUN_DONE,
     RUN_TAKEN, /* RUN_OUT, RUN_ERR or RUN_IN; how many bytes */
-    RUN_PING   /* the launcher's clock; to be answered by the same, and the host's clock */
+    RUN_PING   /* to be answered by another */
 };
 
 enum { RUN_IN = 2 };

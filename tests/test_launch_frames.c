@@ -27,7 +27,7 @@ static bool open_pair(run_link *a, run_link *b)
 TEST(frames_arrive_as_they_were_sent)
 {
     static const int kinds[] = {RUN_START, RUN_SIGNAL, RUN_SAID, RUN_VERDICT, RUN_DONE};
-    static const size_t numbers[] = {0, 1, 2, 8, 0};
+    static const size_t numbers[] = {0, 1, 2, 3, 0};
     rng r = rng_start();
     run_link a, b;
     if (!open_pair(&a, &b))
@@ -119,7 +119,7 @@ static char *some_frames(rng *r, size_t *length)
     run_link l = {.in = -1, .out = STDOUT_FILENO};
     run_setup_put(&l, &s);
     run_link_put(&l, RUN_SAID, (uint64_t[]){3, RUN_ERR}, 2, "words\n", 6);
-    run_link_put(&l, RUN_PING, (uint64_t[]){1, 2}, 2, NULL, 0);
+    run_link_put(&l, RUN_PING, NULL, 0, NULL, 0);
     *length = l.put.to;
     char *bytes = malloc(*length + 300);
     memcpy(bytes, l.put.at, *length);
