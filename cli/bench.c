@@ -34,11 +34,10 @@ static int start_ranks(int count, char **arguments, uint32_t ranks)
     char **all = calloc((size_t)count + FIXED, sizeof *all);
     if (!all)
         return cli_failed(ME, "no memory");
-    char *const first[] = {"-n", size, "--bind", "--", self, "bench"};
+    char *const first[] = {"-n", size, "--", self, "bench"};
     int n = 0;
     for (size_t i = 0; i < sizeof first / sizeof *first; i++)
-        if (i != 2 || ranks <= rd_usable_cpus())
-            all[n++] = first[i];
+        all[n++] = first[i];
     for (int i = 0; i < count; i++) { /* all but the number of ranks */
         const bool two = strcmp(arguments[i], "-n") == 0 || strcmp(arguments[i], "--size") == 0;
         if (two || strncmp(arguments[i], "-n", 2) == 0 || strncmp(arguments[i], "--size=", 7) == 0)

@@ -76,6 +76,7 @@ bool doctor_environment(doctor_list *list, uint32_t *rank, uint32_t *size);
 
 /* doctor_cores.c, doctor_memory.c, doctor_kernel.c */
 void doctor_cores(doctor_list *list, uint32_t ranks);
+void doctor_load(doctor_list *list, uint32_t ranks); /* what other programs use of the cores */
 void doctor_memory(doctor_list *list, uint32_t ranks);
 void doctor_files(doctor_list *list, uint32_t ranks);
 void doctor_kernel(doctor_list *list);

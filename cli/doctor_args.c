@@ -17,7 +17,7 @@ const char cli_doctor_help[] =
     "  -s, --seconds S   how long to try to connect to a rank of another host (3)\n"
     "      --json        for programs\n"
     "\n"
-    "Alone it looks at this machine: cores and their quota, memory and limits, what the kernel has,\n"
+    "Alone it looks at this machine: cores, their quota and load, memory and limits, what the kernel has,\n"
     "interfaces, and the variables that ronda reads.  Started as ranks, by ronda run or another launcher, it\n"
     "looks at every rank's machine and at the world: which hosts cannot connect to each other, and where settings\n"
     "or cores do not go together.  How fast the ranks are together, ronda bench measures.\n"

@@ -123,7 +123,7 @@ void doctor_memory(doctor_list *list, uint32_t ranks)
 /* A rank has for each other rank of its host a socket while they gather, an eventfd and a pidfd. */
 void doctor_files(doctor_list *list, uint32_t ranks)
 {
-    const uint64_t need = 3 * (uint64_t)ranks + 16, launcher = 2 * (uint64_t)ranks + 64;
+    const uint64_t need = 3 * (uint64_t)ranks + 16, launcher = 3 * (uint64_t)ranks + 64;
     const uint64_t now = limit_of(RLIMIT_NOFILE, false), most = limit_of(RLIMIT_NOFILE, true);
     const uint64_t want = need > launcher ? need : launcher;
     if (now >= need && most >= launcher) {

@@ -210,6 +210,7 @@ static void examine(world *w)
         here += w->facts[r].host == w->facts[w->rank].host;
         apart |= w->facts[r].host != w->facts[w->rank].host;
     }
+    doctor_load(&w->own, here);
     if (here > 1)
         doctor_memory(&w->own, here);
     doctor_files(&w->own, w->size);

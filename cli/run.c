@@ -134,15 +134,19 @@ static void print_program(const run_request *q, uint32_t rank, const char *addre
 static int print_job(const run_request *q)
 {
     run_place place = {0};
+    char why[RUN_CORES_WHY], text[RUN_CORES_TEXT];
     if (place_make(&place, false))
         return CLI_FAILED;
+    run_cores *cores = run_cores_take(q, false, why);
     for (uint32_t r = 0; r < q->size; r++) {
-        const int core = q->bind ? run_rank_core(q, r) : -1;
         printf("rank %" PRIu32, r);
-        if (core >= 0)
-            printf(" on core %d", core);
+        if (cores) {
+            run_cores_text(cores, r, text, sizeof text);
+            printf(" on cores %s", text);
+        }
         print_program(q, r, place.address);
     }
+    run_cores_free(cores);
     return CLI_OK;
 }
 

@@ -47,10 +47,18 @@ enum {
 };
 enum { RUN_MOST_VARIABLES = 64, RUN_ADDRESS = 320 };
 
+/* Which cores a rank may use. */
+typedef enum {
+    RUN_SHARE,  /* an equal share of the free ones, if there is one for each rank */
+    RUN_BIND,   /* one of them */
+    RUN_NO_BIND /* those that ronda run may use */
+} run_binding;
+
 typedef struct {
     uint32_t size;         /* 0: as many as the hosts have slots */
     uint32_t first, count; /* the ranks that this process starts */
-    bool label, bind, dry_run, help;
+    run_binding bind;
+    bool label, dry_run, verbose, help;
     uint64_t grace_ns, timeout_ns; /* timeout_ns 0: none */
     char **program;                /* with its arguments; NULL ends them */
 
@@ -176,13 +184,23 @@ const char *run_output_words(const run_output *o, uint32_t rank); /* last line o
 
 /* --- run_rank.c: one process --- */
 
+/* run_cores.c: which cores each rank of this host may use. */
+enum { RUN_CORES_WHY = 100, RUN_CORES_TEXT = 200 };
+typedef struct run_cores run_cores;
+/* keep: other jobs get none of them as long as this process has them.  NULL: why[] says why ranks are not bound. */
+run_cores *run_cores_take(const run_request *q, bool keep, char why[RUN_CORES_WHY]);
+void run_cores_free(run_cores *c);
+void run_cores_bind(const run_cores *c, uint32_t rank); /* this process, as this rank */
+void run_cores_text(const run_cores *c, uint32_t rank, char *text, size_t capacity); /* "0-3,8" */
+
 typedef struct {
     const run_request *request;
     const run_place *place;
-    struct rlimit files; /* to be had back by the ranks */
-    int keys;            /* standard input of rank 0 */
-    int nothing;         /* /dev/null, that of the others */
-    int complaints;      /* takes a run_complaint of a rank that cannot be started */
+    const run_cores *cores; /* NULL: those of this process */
+    struct rlimit files;    /* to be had back by the ranks */
+    int keys;               /* standard input of rank 0 */
+    int nothing;            /* /dev/null, that of the others */
+    int complaints;         /* takes a run_complaint of a rank that cannot be started */
     char tell[RUN_TELL_NAME];
 } run_setting;
 
@@ -193,9 +211,6 @@ typedef struct {
 
 /* Forks and executes.  -1 and errno: there was no process to be had. */
 pid_t run_rank_start(const run_setting *s, uint32_t rank, int out, int err);
-
-/* The core for a rank, or -1: there are fewer than ranks. */
-int run_rank_core(const run_request *q, uint32_t rank);
 
 /* In a child: what we changed of signals for ourselves is nothing for a program to inherit. */
 void run_reset_signals(void);

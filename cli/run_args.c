@@ -11,20 +11,22 @@
 const char cli_run_help[] =
     "ronda run: start a program as ranks of one job, on this machine or on several\n"
     "\n"
-    "  ronda run -n RANKS [--label] [--bind] [--timeout SECONDS] [--grace SECONDS] [--env NAME=VALUE]\n"
-    "            [--dry-run] [--] PROGRAM [ARGUMENTS]\n"
+    "  ronda run -n RANKS [--label] [--bind | --no-bind] [--timeout SECONDS] [--grace SECONDS]\n"
+    "            [--env NAME=VALUE] [--verbose] [--dry-run] [--] PROGRAM [ARGUMENTS]\n"
     "  ronda run --hosts FILE | --host NAME:SLOTS,... [-n RANKS] [--addr HOST:PORT] [--agent COMMAND]\n"
     "            [--remote-ronda PATH] [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
     "\n"
     "  -n, --size RANKS       how many copies to start, 1..1024; with hosts 1..16384, or as many as they have slots\n"
     "                         if none is given\n"
     "  -l, --label            begin each line of output with the rank that wrote it: \"[2] \"\n"
-    "  -b, --bind             keep rank r on the r-th usable core, if there are enough of them\n"
+    "  -b, --bind             keep each rank on one core\n"
+    "      --no-bind          let all ranks use all cores\n"
     "  -t, --timeout SECONDS  end the job after this time, and with 124; if none is given, it may take\n"
     "                         as long as it likes\n"
     "  -g, --grace SECONDS    how long a rank that was told to end (SIGTERM) may take before it is\n"
     "                         killed; 5 if none is given\n"
     "  -e, --env NAME=VALUE   set a variable for all ranks; NAME alone: as it is here\n"
+    "  -v, --verbose          say which cores each rank may use, or why all may use all; RONDA_LOG does, too\n"
     "      --dry-run          say what would be started, and start nothing\n"
     "\n"
     "      --hosts FILE       the hosts to start ranks on, a line each: NAME, NAME SLOTS, NAME:SLOTS or\n"
@@ -43,6 +45,10 @@ const char cli_run_help[] =
     "that is set already is kept.  Rank 0 gets the standard input.  Output is passed on in whole lines,\n"
     "ranks' standard errors to standard error; a line of more than 64 KiB may be broken by another\n"
     "rank's.\n"
+    "\n"
+    "The ranks of a host share its cores: each may use an equal part of them, neighbours by cache, and none that\n"
+    "a rank of another ronda job holds.  A rank holds the first core of its part, which other jobs leave alone.  Where\n"
+    "fewer cores are free than there are ranks, and with --no-bind, every rank may use all of them.\n"
     "\n"
     "Hosts are filled in their order, each with as many ranks as it has slots, 1 if the list does not say.\n"
     "They get the RONDA_ variables of this environment, those of --env, and this working directory, which\n"
@@ -66,16 +72,33 @@ static const char ME[] = "run";
 static const double MOST_SECONDS = 1e9;
 static const uint64_t DEFAULT_GRACE_NS = 5000000000u;
 
-enum { SIZE, LABEL, BIND, TIMEOUT, GRACE, ENV, DRY_RUN, HOSTS, HOST, ADDR, AGENT, FAR_RONDA, HELP };
+enum {
+    SIZE,
+    LABEL,
+    BIND,
+    NO_BIND,
+    TIMEOUT,
+    GRACE,
+    ENV,
+    VERBOSE,
+    DRY_RUN,
+    HOSTS,
+    HOST,
+    ADDR,
+    AGENT,
+    FAR_RONDA,
+    HELP
+};
 
 static const cli_option options[] = {
-    [SIZE] = {"size", 'n', true},      [LABEL] = {"label", 'l', false},
-    [BIND] = {"bind", 'b', false},     [TIMEOUT] = {"timeout", 't', true},
-    [GRACE] = {"grace", 'g', true},    [ENV] = {"env", 'e', true},
-    [DRY_RUN] = {"dry-run", 0, false}, [HOSTS] = {"hosts", 0, true},
-    [HOST] = {"host", 0, true},        [ADDR] = {"addr", 0, true},
-    [AGENT] = {"agent", 0, true},      [FAR_RONDA] = {"remote-ronda", 0, true},
-    [HELP] = {"help", 'h', false},     {NULL, 0, false}};
+    [SIZE] = {"size", 'n', true},        [LABEL] = {"label", 'l', false},
+    [BIND] = {"bind", 'b', false},       [NO_BIND] = {"no-bind", 0, false},
+    [VERBOSE] = {"verbose", 'v', false}, [TIMEOUT] = {"timeout", 't', true},
+    [GRACE] = {"grace", 'g', true},      [ENV] = {"env", 'e', true},
+    [DRY_RUN] = {"dry-run", 0, false},   [HOSTS] = {"hosts", 0, true},
+    [HOST] = {"host", 0, true},          [ADDR] = {"addr", 0, true},
+    [AGENT] = {"agent", 0, true},        [FAR_RONDA] = {"remote-ronda", 0, true},
+    [HELP] = {"help", 'h', false},       {NULL, 0, false}};
 
 /* "5" or "0.5" */
 static bool read_seconds(const cli_args *a, bool zero, uint64_t *out_ns)
@@ -149,7 +172,13 @@ static bool read_one(run_request *q, const cli_args *a, int option)
     case LABEL:
         return q->label = true;
     case BIND:
-        return q->bind = true;
+        q->bind = RUN_BIND;
+        return true;
+    case NO_BIND:
+        q->bind = RUN_NO_BIND;
+        return true;
+    case VERBOSE:
+        return q->verbose = true;
     case TIMEOUT:
         return read_seconds(a, false, &q->timeout_ns);
     case GRACE:
@@ -214,6 +243,8 @@ int run_read(int count, char **arguments, run_request *out)
         return cli_wrong(ME, "which program?");
     if (!arguments[a.at][0])
         return cli_wrong(ME, "the program's name is empty");
+    const char *log = getenv("RONDA_LOG");
+    q.verbose |= log && *log;
     q.count = q.size;
     q.program = arguments + a.at; /* main()'s own array: NULL ends it */
     *out = q;

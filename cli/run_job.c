@@ -489,8 +489,8 @@ static bool prepare(job *j, int keys)
     const uint32_t count = j->request->count;
     const size_t polls = OTHER_POLLS + OUTPUT_POLLS + 2 * (size_t)count;
     int complaints[2];
-    /* Two pipes per rank; what we raise for ourselves the ranks do not get. */
-    if (!run_raise_files(2 * (rlim_t)count + 64, &j->setting.files) ||
+    /* Two pipes and a core per rank; what we raise for ourselves the ranks do not get. */
+    if (!run_raise_files(3 * (rlim_t)count + 64, &j->setting.files) ||
         rd_fd_pipe(complaints, O_NONBLOCK))
         return false;
     const int nothing = rd_fd(open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -511,6 +511,23 @@ static bool prepare(job *j, int keys)
         return false;
     errno = ENOMEM;
     return j->ranks && j->ends && j->polls && j->names && j->output;
+}
+
+static run_cores *take_cores(job *j)
+{
+    const run_request *q = j->request;
+    char why[RUN_CORES_WHY], text[RUN_CORES_TEXT];
+    run_cores *c = run_cores_take(q, true, why);
+    j->setting.cores = c;
+    if (!c && q->bind == RUN_BIND)
+        cli_failed(ME, "--bind does nothing: %s", why);
+    else if (!c && q->verbose)
+        cli_failed(ME, "ranks are bound to no cores: %s", why);
+    for (uint32_t r = 0; c && r < q->count && q->verbose; r++) {
+        run_cores_text(c, r, text, sizeof text);
+        cli_failed(ME, "rank %" PRIu32 " has cores %s", q->first + r, text);
+    }
+    return c;
 }
 
 static void run(job *j)
@@ -547,9 +564,9 @@ int run_job_keep(const run_request *q, const run_place *place, int keys, int lif
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) || !prepare(&j, keys)) {
         status = cli_failed(ME, "cannot start %" PRIu32 " ranks: %s", q->count, strerror(errno));
     } else {
-        if (q->bind && run_rank_core(q, 0) < 0)
-            cli_failed(ME, "fewer usable cores than ranks: --bind does nothing");
+        run_cores *cores = take_cores(&j);
         run(&j);
+        run_cores_free(cores);
         status = far ? (j.verdict.why == RUN_FRONT ? CLI_FAILED : CLI_OK) : say(&j);
     }
     run_place_remove(place);

@@ -183,7 +183,7 @@ void run_link_write(run_link *l)
 
 /* --- what a host is told of its ranks --- */
 
-enum { BIND = 1, PORT = 2, MOST_WORDS = 1 << 20 };
+enum { BINDING = 3, PORT = 4, VERBOSE = 8, MOST_WORDS = 1 << 20 };
 static const uint64_t MOST_GRACE_NS = 1000000000000000000;
 
 static size_t words_count(char *const *words)
@@ -214,7 +214,8 @@ bool run_setup_put(run_link *l, const run_setup *s)
     const uint64_t numbers[RUN_NUMBERS] = {q->size,
                                            q->first,
                                            q->count,
-                                           (q->bind ? BIND : 0) | (s->port ? PORT : 0),
+                                           q->bind | (s->port ? PORT : 0u) |
+                                               (q->verbose ? VERBOSE : 0u),
                                            q->grace_ns,
                                            words_count(q->program),
                                            words_count(s->environment)};
@@ -249,7 +250,8 @@ static bool words_cut(char **words, uint64_t count, char **at, const char *end)
 static bool numbers_right(const uint64_t n[RUN_NUMBERS])
 {
     return n[0] >= 1 && n[0] <= RUN_MOST_RANKS && n[2] >= 1 && n[2] <= n[0] &&
-           n[1] <= n[0] - n[2] && n[3] <= (BIND | PORT) && n[4] <= MOST_GRACE_NS && n[5] >= 1 &&
+           n[1] <= n[0] - n[2] && n[3] <= (BINDING | PORT | VERBOSE) &&
+           (n[3] & BINDING) <= RUN_NO_BIND && n[4] <= MOST_GRACE_NS && n[5] >= 1 &&
            n[5] <= MOST_WORDS && n[6] <= MOST_WORDS;
 }
 
@@ -274,7 +276,8 @@ bool run_setup_read(const run_frame *f, run_setup *out)
     *out = (run_setup){.request = {.size = (uint32_t)n[0],
                                    .first = (uint32_t)n[1],
                                    .count = (uint32_t)n[2],
-                                   .bind = n[3] & BIND,
+                                   .bind = (run_binding)(n[3] & BINDING),
+                                   .verbose = n[3] & VERBOSE,
                                    .grace_ns = n[4],
                                    .program = program},
                        .port = n[3] & PORT,

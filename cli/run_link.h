@@ -89,7 +89,7 @@ long run_frame_read(const char *bytes, size_t length, run_frame *out);
 /* --- what a host is told of its ranks --- */
 
 typedef struct {
-    run_request request; /* size, first, count, bind, grace_ns, program */
+    run_request request; /* size, first, count, bind, verbose, grace_ns, program */
     bool port;           /* find a free one: rank 0 will be here */
     char *directory;
     char *name;         /* of the host, if its ranks are to meet there; else "" */
