@@ -35,7 +35,7 @@ typedef struct {
     ronda_kind kinds[BENCH_KINDS];
     ronda_type types[BENCH_TYPES];
     ronda_op ops[BENCH_OPS];
-    char algorithms[BENCH_ALGORITHMS][24]; /* names */
+    const char *algorithms[BENCH_ALGORITHMS]; /* names */
     uint32_t kind_count, type_count, op_count, algorithm_count;
     bool all_algorithms;
     uint64_t min, max;           /* bytes */

@@ -11,6 +11,7 @@ typedef struct {
     ronda_op op;
     uint64_t segment_bytes;        /* of a message; 0: plans are never cut */
     bool cut;                      /* and it was given */
+    const char *name;              /* of the algorithm, as it was given */
     const rd_algorithm *algorithm; /* NULL: whatever would be chosen */
     const rd_algorithm *forced;    /* by RONDA_ALGO; NULL: none */
     cli_host_map map;              /* who is on which host; cli_plan() makes shape.hosts of it */

@@ -47,17 +47,10 @@ enum {
 };
 enum { RUN_MOST_VARIABLES = 64, RUN_ADDRESS = 320 };
 
-/* Which cores a rank may use. */
-typedef enum {
-    RUN_SHARE,  /* an equal share of the free ones, if there is one for each rank */
-    RUN_BIND,   /* one of them */
-    RUN_NO_BIND /* those that ronda run may use */
-} run_binding;
-
 typedef struct {
     uint32_t size;         /* 0: as many as the hosts have slots */
     uint32_t first, count; /* the ranks that this process starts */
-    run_binding bind;
+    bool bind, no_bind; /* each rank to one core, or to none; neither: to an equal share of them */
     bool label, dry_run, verbose, help;
     uint64_t grace_ns, timeout_ns; /* timeout_ns 0: none */
     char **program;                /* with its arguments; NULL ends them */

@@ -72,159 +72,80 @@ static const char ME[] = "run";
 static const double MOST_SECONDS = 1e9;
 static const uint64_t DEFAULT_GRACE_NS = 5000000000u;
 
-enum {
-    SIZE,
-    LABEL,
-    BIND,
-    NO_BIND,
-    TIMEOUT,
-    GRACE,
-    ENV,
-    VERBOSE,
-    DRY_RUN,
-    HOSTS,
-    HOST,
-    ADDR,
-    AGENT,
-    FAR_RONDA,
-    HELP
-};
-
-static const cli_option options[] = {
-    [SIZE] = {"size", 'n', true},        [LABEL] = {"label", 'l', false},
-    [BIND] = {"bind", 'b', false},       [NO_BIND] = {"no-bind", 0, false},
-    [VERBOSE] = {"verbose", 'v', false}, [TIMEOUT] = {"timeout", 't', true},
-    [GRACE] = {"grace", 'g', true},      [ENV] = {"env", 'e', true},
-    [DRY_RUN] = {"dry-run", 0, false},   [HOSTS] = {"hosts", 0, true},
-    [HOST] = {"host", 0, true},          [ADDR] = {"addr", 0, true},
-    [AGENT] = {"agent", 0, true},        [FAR_RONDA] = {"remote-ronda", 0, true},
-    [HELP] = {"help", 'h', false},       {NULL, 0, false}};
-
-/* "5" or "0.5" */
-static bool read_seconds(const cli_args *a, bool zero, uint64_t *out_ns)
+static bool read_timeout(const cli_args *a, void *request)
 {
-    char *end;
-    const bool digits = *a->value && strspn(a->value, "0123456789.") == strlen(a->value);
-    const double seconds = strtod(a->value, &end);
-    if (!digits || *end)
-        return cli_wrong(ME, "%s: '%s' is not a number of seconds", a->name, a->value) == CLI_OK;
-    if (seconds > MOST_SECONDS)
-        return cli_wrong(ME, "%s: %s seconds are more than %.0f", a->name, a->value,
-                         MOST_SECONDS) == CLI_OK;
-    const uint64_t ns = (uint64_t)(seconds * 1e9);
-    if (ns == 0 && !zero)
-        return cli_wrong(ME, "%s: %s seconds are no time at all", a->name, a->value) == CLI_OK;
-    *out_ns = ns;
+    double seconds;
+    if (!cli_decimal(a, 1e-9, MOST_SECONDS, &seconds))
+        return false;
+    ((run_request *)request)->timeout_ns = (uint64_t)(seconds * 1e9);
     return true;
 }
 
-static bool read_size(const cli_args *a, uint32_t *out)
+static bool read_grace(const cli_args *a, void *request)
 {
-    uint64_t size;
-    if (!cli_number(a, 1, RUN_MOST_RANKS, &size))
+    double seconds;
+    if (!cli_decimal(a, 0, MOST_SECONDS, &seconds))
         return false;
-    *out = (uint32_t)size;
+    ((run_request *)request)->grace_ns = (uint64_t)(seconds * 1e9);
     return true;
 }
 
 /* NAME or NAME=VALUE, where a name is what a shell would take for one. */
-static bool read_variable(run_request *q, const cli_args *a)
+static bool read_variable(const cli_args *a, void *request)
 {
+    run_request *q = request;
     const char *equals = strchr(a->value, '=');
     const size_t length = equals ? (size_t)(equals - a->value) : strlen(a->value);
     const size_t fits = strspn(a->value, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
                                          "0123456789");
     if (!length || fits < length || (*a->value >= '0' && *a->value <= '9'))
-        return cli_wrong(ME, "%s: '%.*s' is not the name of a variable", a->name, (int)length,
-                         a->value) == CLI_OK;
+        return cli_bad(a, "'%.*s' is not the name of a variable", (int)length, a->value);
     if (!equals && !getenv(a->value))
-        return cli_wrong(ME, "%s: %s is not set here", a->name, a->value) == CLI_OK;
+        return cli_bad(a, "%s is not set here", a->value);
     if (q->variable_count == RUN_MOST_VARIABLES)
-        return cli_wrong(ME, "%s: there are more than %d of them", a->name, RUN_MOST_VARIABLES) ==
-               CLI_OK;
+        return cli_bad(a, "there are more than %d of them", RUN_MOST_VARIABLES);
     q->variables[q->variable_count++] = a->value;
     return true;
 }
 
-static bool read_address(run_request *q, const cli_args *a)
+static bool read_address(const cli_args *a, void *request)
 {
     char host[RUN_ADDRESS];
     uint32_t port;
     if (!run_address_split(a->value, host, sizeof host, &port))
-        return cli_wrong(ME, "%s: '%s' is not HOST:PORT", a->name, a->value) == CLI_OK;
-    q->address = a->value;
+        return cli_bad(a, "'%s' is not HOST:PORT", a->value);
+    ((run_request *)request)->address = a->value;
     return true;
 }
 
-static bool read_text(const cli_args *a, const char **out)
-{
-    if (!*a->value)
-        return cli_wrong(ME, "%s: its value is empty", a->name) == CLI_OK;
-    *out = a->value;
-    return true;
-}
-
-static bool read_one(run_request *q, const cli_args *a, int option)
-{
-    switch (option) {
-    case SIZE:
-        return read_size(a, &q->size);
-    case LABEL:
-        return q->label = true;
-    case BIND:
-        q->bind = RUN_BIND;
-        return true;
-    case NO_BIND:
-        q->bind = RUN_NO_BIND;
-        return true;
-    case VERBOSE:
-        return q->verbose = true;
-    case TIMEOUT:
-        return read_seconds(a, false, &q->timeout_ns);
-    case GRACE:
-        return read_seconds(a, true, &q->grace_ns);
-    case ENV:
-        return read_variable(q, a);
-    case DRY_RUN:
-        return q->dry_run = true;
-    case HOSTS:
-        return read_text(a, &q->hosts_file);
-    case HOST:
-        return read_text(a, &q->host_names);
-    case ADDR:
-        return read_address(q, a);
-    case AGENT:
-        return read_text(a, &q->agent);
-    case FAR_RONDA:
-        return read_text(a, &q->far_ronda);
-    default:
-        return q->help = true;
-    }
-}
-
-/* Options end with "--", or with the first word that cannot be one: what follows is the program's. */
-static bool at_program(cli_args *a)
-{
-    const char *text = a->at < a->count ? a->texts[a->at] : "";
-    if (strcmp(text, "--") == 0) {
-        a->at++;
-        return true;
-    }
-    return a->at >= a->count || text[0] != '-' || !text[1];
-}
+static const cli_option options[] = {
+    {"size", 'n', CLI_NUMBER, offsetof(run_request, size), 1, RUN_MOST_RANKS, false, NULL},
+    {"label", 'l', CLI_FLAG, offsetof(run_request, label), .read = NULL},
+    {"bind", 'b', CLI_FLAG, offsetof(run_request, bind), .read = NULL},
+    {"no-bind", 0, CLI_FLAG, offsetof(run_request, no_bind), .read = NULL},
+    {"timeout", 't', CLI_CALL, .read = read_timeout},
+    {"grace", 'g', CLI_CALL, .read = read_grace},
+    {"env", 'e', CLI_CALL, .read = read_variable},
+    {"verbose", 'v', CLI_FLAG, offsetof(run_request, verbose), .read = NULL},
+    {"dry-run", 0, CLI_FLAG, offsetof(run_request, dry_run), .read = NULL},
+    {"hosts", 0, CLI_NAME, offsetof(run_request, hosts_file), .read = NULL},
+    {"host", 0, CLI_NAME, offsetof(run_request, host_names), .read = NULL},
+    {"addr", 0, CLI_CALL, .read = read_address},
+    {"agent", 0, CLI_NAME, offsetof(run_request, agent), .read = NULL},
+    {"remote-ronda", 0, CLI_NAME, offsetof(run_request, far_ronda), .read = NULL},
+    {"help", 'h', CLI_FLAG, offsetof(run_request, help), .read = NULL},
+    {.name = NULL}};
 
 int run_read(int count, char **arguments, run_request *out)
 {
-    cli_args a = {.command = ME, .count = count, .texts = arguments};
+    cli_args a = {
+        .command = ME, .options = options, .program = true, .count = count, .texts = arguments};
     run_request q = {.grace_ns = DEFAULT_GRACE_NS};
-    while (!at_program(&a)) {
-        const int option = cli_next(&a, options);
-        if (option == CLI_BAD || !read_one(&q, &a, option))
-            return CLI_USAGE;
-        if (q.help) {
-            *out = q;
-            return CLI_OK;
-        }
+    if (cli_read(&a, &q))
+        return CLI_USAGE;
+    if (q.help) {
+        *out = q;
+        return CLI_OK;
     }
     const bool hosts = q.hosts_file || q.host_names;
     if (!q.size && !hosts)
@@ -232,6 +153,8 @@ int run_read(int count, char **arguments, run_request *out)
     if (!hosts && q.size > RUN_MOST_HERE)
         return cli_wrong(ME, "-n: %" PRIu32 " is not within 1..%d on one host", q.size,
                          RUN_MOST_HERE);
+    if (q.bind && q.no_bind)
+        return cli_wrong(ME, "--bind and --no-bind: which?");
     if (q.hosts_file && q.host_names)
         return cli_wrong(ME, "either --hosts or --host, not both");
     if (!hosts && (q.address || q.agent || q.far_ronda))

@@ -182,8 +182,8 @@ run_cores *run_cores_take(const run_request *q, bool keep, char why[RUN_CORES_WH
         c->sockets = rd_alloc(q->count * sizeof *c->sockets);
     if (c && c->sockets) {
         c->ranks = q->count;
-        c->one = q->bind == RUN_BIND;
-        if (q->bind == RUN_NO_BIND || (q->bind == RUN_SHARE && inside)) {
+        c->one = q->bind;
+        if (q->no_bind || (inside && !q->bind)) {
             snprintf(why, RUN_CORES_WHY, "%s",
                      inside ? "a rank of another job has started them" : "--no-bind");
         } else {

@@ -519,7 +519,7 @@ static run_cores *take_cores(job *j)
     char why[RUN_CORES_WHY], text[RUN_CORES_TEXT];
     run_cores *c = run_cores_take(q, true, why);
     j->setting.cores = c;
-    if (!c && q->bind == RUN_BIND)
+    if (!c && q->bind)
         cli_failed(ME, "--bind does nothing: %s", why);
     else if (!c && q->verbose)
         cli_failed(ME, "ranks are bound to no cores: %s", why);

@@ -183,7 +183,7 @@ void run_link_write(run_link *l)
 
 /* --- what a host is told of its ranks --- */
 
-enum { BINDING = 3, PORT = 4, VERBOSE = 8, MOST_WORDS = 1 << 20 };
+enum { BIND = 1, NO_BIND = 2, PORT = 4, VERBOSE = 8, MOST_WORDS = 1 << 20 };
 static const uint64_t MOST_GRACE_NS = 1000000000000000000;
 
 static size_t words_count(char *const *words)
@@ -214,8 +214,8 @@ bool run_setup_put(run_link *l, const run_setup *s)
     const uint64_t numbers[RUN_NUMBERS] = {q->size,
                                            q->first,
                                            q->count,
-                                           q->bind | (s->port ? PORT : 0u) |
-                                               (q->verbose ? VERBOSE : 0u),
+                                           (q->bind ? BIND : 0u) | (q->no_bind ? NO_BIND : 0u) |
+                                               (s->port ? PORT : 0u) | (q->verbose ? VERBOSE : 0u),
                                            q->grace_ns,
                                            words_count(q->program),
                                            words_count(s->environment)};
@@ -250,9 +250,8 @@ static bool words_cut(char **words, uint64_t count, char **at, const char *end)
 static bool numbers_right(const uint64_t n[RUN_NUMBERS])
 {
     return n[0] >= 1 && n[0] <= RUN_MOST_RANKS && n[2] >= 1 && n[2] <= n[0] &&
-           n[1] <= n[0] - n[2] && n[3] <= (BINDING | PORT | VERBOSE) &&
-           (n[3] & BINDING) <= RUN_NO_BIND && n[4] <= MOST_GRACE_NS && n[5] >= 1 &&
-           n[5] <= MOST_WORDS && n[6] <= MOST_WORDS;
+           n[1] <= n[0] - n[2] && n[3] <= (BIND | NO_BIND | PORT | VERBOSE) &&
+           n[4] <= MOST_GRACE_NS && n[5] >= 1 && n[5] <= MOST_WORDS && n[6] <= MOST_WORDS;
 }
 
 bool run_setup_read(const run_frame *f, run_setup *out)
@@ -276,7 +275,8 @@ bool run_setup_read(const run_frame *f, run_setup *out)
     *out = (run_setup){.request = {.size = (uint32_t)n[0],
                                    .first = (uint32_t)n[1],
                                    .count = (uint32_t)n[2],
-                                   .bind = (run_binding)(n[3] & BINDING),
+                                   .bind = n[3] & BIND,
+                                   .no_bind = n[3] & NO_BIND,
                                    .verbose = n[3] & VERBOSE,
                                    .grace_ns = n[4],
                                    .program = program},

@@ -68,7 +68,8 @@ static run_setup right_setup(bool bare)
     return (run_setup){.request = {.size = 8,
                                    .first = 2,
                                    .count = 4,
-                                   .bind = bare ? RUN_SHARE : RUN_NO_BIND,
+                                   .bind = !bare,
+                                   .no_bind = bare,
                                    .verbose = bare,
                                    .grace_ns = 5000000000,
                                    .program = bare ? program + 3 : program},
@@ -101,10 +102,10 @@ TEST(a_setup_comes_out_as_it_went_in)
         if (CHECK(run_link_next(&b, &f) && run_setup_read(&f, &got), "it cannot be read")) {
             const run_request *q = &got.request, *was = &s.request;
             CHECK(q->size == was->size && q->first == was->first && q->count == was->count &&
-                      q->bind == was->bind && q->verbose == was->verbose &&
-                      q->grace_ns == was->grace_ns && got.port == s.port &&
-                      strcmp(got.directory, s.directory) == 0 && strcmp(got.name, s.name) == 0 &&
-                      same_words(q->program, was->program) &&
+                      q->bind == was->bind && q->no_bind == was->no_bind &&
+                      q->verbose == was->verbose && q->grace_ns == was->grace_ns &&
+                      got.port == s.port && strcmp(got.directory, s.directory) == 0 &&
+                      strcmp(got.name, s.name) == 0 && same_words(q->program, was->program) &&
                       same_words(got.environment, s.environment),
                   "it is another");
             run_setup_free(&got);
