@@ -302,8 +302,8 @@ static int front_end(const front *f, const run_place *place, int status)
 {
     if (WIFSIGNALED(status)) {
         if (f->hosts)
-            run_kin_wait(RUN_KIN_NS);
-        run_kin_kill();
+            run_children_wait(RUN_REMOTE_NS);
+        run_children_kill();
         cli_failed(ME, "its own process %d was killed by signal %d, and the job with it",
                    (int)f->keeper, WTERMSIG(status));
     }
@@ -344,8 +344,8 @@ static int guard(const run_request *q, const run_place *place, pid_t keeper, pid
     }
     if (WIFSIGNALED(status) || getppid() != parent) { /* the front may be dying, too */
         if (q && q->hosts.count)
-            run_kin_wait(RUN_KIN_NS);
-        run_kin_kill();
+            run_children_wait(RUN_REMOTE_NS);
+        run_children_kill();
         run_place_remove(place);
     }
     return end_like(status);

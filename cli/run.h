@@ -211,21 +211,18 @@ void run_reset_signals(void);
 /* Has at least so many files; *was is what children are to get back.  false: errno. */
 bool run_raise_files(rlim_t need, struct rlimit *was);
 
-/* --- run_kin.c: the children of this process, started or adopted --- */
+/* --- run_children.c: the children of this process, started or adopted --- */
 
-void run_kin_each(void (*visit)(pid_t child, void *context), void *context);
+void run_children_each(void (*visit)(pid_t child, void *context), void *context);
 
 /* Reaps them as they end, for so long at most: who ends by himself does it more thoroughly. */
-void run_kin_wait(uint64_t limit_ns);
+void run_children_wait(uint64_t limit_ns);
 
 /* Kills and reaps them all, and those that they leave.  false: some cannot be killed. */
-bool run_kin_kill(void);
+bool run_children_kill(void);
 
-/* --- run_catch.c: signals that end whoever does not catch them --- */
-
-bool run_catch_only(int signal); /* is it one of them? */
-/* Sends it to whoever below this process catches it, or reads it from a signalfd. */
-void run_catch_tell(int signal);
+/* Sends a signal to those below this process that catch it, or read it from a signalfd. */
+void run_children_signal(int signal);
 
 /* --- run_job.c: the keeper --- */
 
@@ -239,7 +236,7 @@ bool run_ends_job(int signal);
 
 /* For remote sides that are on this very machine, and find that all who led them are gone: they end what
  * they run, and must not be killed before. */
-static const uint64_t RUN_KIN_NS = 3000000000;
+static const uint64_t RUN_REMOTE_NS = 3000000000;
 
 /* --- run_far.c: a remote side's end of the link --- */
 

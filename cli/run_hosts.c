@@ -527,8 +527,8 @@ static void run(hub *u)
     reap(u);
     while (u->now != GONE)
         turn(u);
-    run_kin_wait(RUN_KIN_NS);
-    if (!run_kin_kill())
+    run_children_wait(RUN_REMOTE_NS);
+    if (!run_children_kill())
         cli_failed(ME, "some processes of the job could not be killed");
     finish_output(u);
 }

@@ -98,7 +98,7 @@ static void tell(const job *j, int signal)
     for (uint32_t r = 0; r < j->started; r++)
         if (j->ranks[r].pid)
             kill(-j->ranks[r].pid, signal);
-    run_kin_each(tell_stray, &t);
+    run_children_each(tell_stray, &t);
 }
 
 /* --- stages --- */
@@ -124,7 +124,7 @@ static void kill_all(job *j)
     for (uint32_t r = 0; r < j->started; r++)
         if (j->ranks[r].pid)
             kill(-j->ranks[r].pid, SIGKILL);
-    if (!run_kin_kill())
+    if (!run_children_kill())
         cli_failed(ME, "some processes of the job could not be killed");
     j->running = 0;
     j->now = GONE;
@@ -280,8 +280,8 @@ static void hear_signal(job *j, int signal)
         continue_job(j);
     else if (run_ends_job(signal))
         end_by_signal(j, signal);
-    else if (run_catch_only(signal))
-        run_catch_tell(signal);
+    else if (signal == SIGUSR1 || signal == SIGUSR2)
+        run_children_signal(signal);
     else
         tell(j, signal);
 }
