@@ -8,7 +8,7 @@
 
 static const char PREFIX[] = "RONDA_";
 
-/* advice: of a value that cannot be; NULL: any will do, or others look at it */
+/* advice: how to write a value; NULL: any will do, or another function looks at it */
 static const struct {
     const char *name, *advice;
 } known[] = {
@@ -30,7 +30,7 @@ static const struct {
     {"RONDA_TELL", NULL},
 };
 
-enum { KNOWN = sizeof known / sizeof *known, SETTINGS = 4 };
+enum { KNOWN = sizeof known / sizeof *known };
 
 /* --- names --- */
 
@@ -53,28 +53,17 @@ static void look_at_name(doctor_list *list, const char *variable)
 
 /* --- values --- */
 
-/* Each alone, since the library says only what is wrong first. */
-static bool look_at_setting(doctor_list *list, int which)
+/* What ronda_init() would say of the values, and how to write the one that it names. */
+static bool look_at_settings(doctor_list *list)
 {
-    char *kept[SETTINGS] = {NULL};
     rd_settings settings;
     rd_error error;
-    for (int i = 0; i < SETTINGS; i++) {
-        const char *value = getenv(known[i].name);
-        kept[i] = value && i != which ? strdup(value) : NULL;
-        if (i != which)
-            unsetenv(known[i].name);
-    }
-    const bool good = rd_settings_read(NULL, &settings, &error) == RONDA_OK;
-    for (int i = 0; i < SETTINGS; i++)
-        if (kept[i]) {
-            setenv(known[i].name, kept[i], 1);
-            free(kept[i]);
-        }
-    if (good)
+    if (rd_settings_read(NULL, &settings, &error) == RONDA_OK)
         return true;
     doctor_say(list, DOCTOR_PROBLEM, "variables", "%s", error.message);
-    doctor_advise(list, "%s", known[which].advice);
+    for (int i = 0; i < KNOWN; i++)
+        if (known[i].advice && strncmp(error.message, known[i].name, strlen(known[i].name)) == 0)
+            doctor_advise(list, "%s", known[i].advice);
     return false;
 }
 
@@ -180,8 +169,7 @@ bool doctor_environment(doctor_list *list, uint32_t *rank, uint32_t *size)
     for (char **v = environ; *v; v++)
         if (strncmp(*v, PREFIX, strlen(PREFIX)) == 0)
             look_at_name(list, *v);
-    for (int i = 0; i < SETTINGS; i++)
-        good = look_at_setting(list, i) && good;
+    good = look_at_settings(list) && good;
     good = look_at_choices(list) && good;
     *rank = 0;
     *size = 1;

@@ -167,7 +167,7 @@ int run_read(int count, char **arguments, run_request *out)
     if (!arguments[a.at][0])
         return cli_wrong(ME, "the program's name is empty");
     const char *log = getenv("RONDA_LOG");
-    q.verbose |= log && *log;
+    q.verbose |= log && *log && strcmp(log, "none") != 0;
     q.count = q.size;
     q.program = arguments + a.at; /* main()'s own array: NULL ends it */
     *out = q;
