@@ -243,7 +243,7 @@ static void close_all(run *r)
     for (int m = 0; m < BENCH_ALLOCATED; m++)
         for (int i = 0; i < 2; i++)
             rd_unmap(w->buffers[m][i], bytes);
-    bench_line_close(w->line);
+    bench_pingpong_close(w->line);
     ronda_close(w->comm);
 }
 
@@ -275,9 +275,9 @@ static bool measure_all(run *r)
 {
     bench_world *w = &r->world;
     w->request = &r->request;
-    w->crowded = r->size > w->comm->link->cpus;
+    w->oversubscribed = r->size > w->comm->link->cpus;
     if (r->size > 1)
-        w->line = bench_line_open(w->comm, w->crowded);
+        w->line = bench_pingpong_open(w->comm, w->oversubscribed);
     count_points(r);
     r->said_ns = rd_now_ns();
     if (r->rank == 0)

@@ -24,7 +24,7 @@ const char cli_check_help[] =
     "      --count LIST       elements; if none are given, some that are empty, tiny, ragged and more\n"
     "      --quick            fewer of everything: seconds instead of a minute\n"
     "      --verbose          a line for every world, too\n"
-    "      --progress         say on standard error what is being proved; a terminal is told anyhow\n"
+    "      --progress         say on standard error what is being proved; always on a terminal\n"
     "\n"
     "All ranks' plans are run in a machine whose values are terms over (rank, element).  Proved is that\n"
     "every element of every result is made of each contribution once, in its place and the same on\n"

@@ -197,7 +197,7 @@ static bool look_at_path(doctor_list *list, const rd_address *address)
     return false;
 }
 
-/* Where no loopback is, strangers could come in: a key is needed. */
+/* Who is not on this host could connect, unless it is a loopback address: then a key is needed. */
 static bool look_at_key(doctor_list *list, const rd_address *address)
 {
     const char *key = getenv("RONDA_KEY"), *insecure = getenv("RONDA_INSECURE");

@@ -1,4 +1,4 @@
-/* run_agent.c: the command that leads to a host, "ssh" or what the user wants.
+/* run_agent.c: the command that starts a program on a host: ssh, or what the user names.
  *
  *   ssh -o BatchMode=yes      NODE   /usr/bin/ronda run --remote-side
  *   ip netns exec {host}             /usr/bin/ronda run --remote-side
@@ -6,8 +6,7 @@
  *                          {host} is
  *                          not in it
  *
- * What ranks need to know goes down its standard input: arguments are for everyone to see, and there is
- * a key among it. */
+ * What ranks need to know, the key among it, goes through its standard input: every user can see arguments. */
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -24,7 +23,7 @@
 static const char ME[] = "run";
 static const char PLACE[] = "{host}";
 
-/* Nobody is there to be asked for a password; a host that is gone is noticed. */
+/* No password can be typed; a host that is gone is noticed. */
 static const char DEFAULT[] = "ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o LogLevel=ERROR "
                               "-o ServerAliveInterval=15";
 
@@ -126,8 +125,8 @@ run_agent *run_agent_read(const run_request *q)
     }
     for (size_t i = 0; i < a->count; i++)
         a->placed |= strstr(a->words[i], PLACE) != NULL;
-    if (!find_ronda(a, q->far_ronda)) {
-        cli_failed(ME, "where is ronda?  Say --remote-ronda PATH");
+    if (!find_ronda(a, q->remote_ronda)) {
+        cli_failed(ME, "cannot find the path of ronda: say --remote-ronda PATH");
         rd_free(a);
         return NULL;
     }
@@ -183,7 +182,7 @@ char **run_agent_words(const run_agent *a, const hosts_host *h)
     return words;
 }
 
-/* In a session of its own: what a terminal sends is ours to pass on. */
+/* In a session of its own, so that signals of a terminal reach it through us alone. */
 static _Noreturn void become(char **words, pid_t parent, const int streams[3],
                              const struct rlimit *files)
 {

@@ -23,8 +23,8 @@ const char cli_run_help[] =
     "      --no-bind          let all ranks use all cores\n"
     "  -t, --timeout SECONDS  end the job after this time, and with 124; if none is given, it may take\n"
     "                         as long as it likes\n"
-    "  -g, --grace SECONDS    how long a rank that was told to end (SIGTERM) may take before it is\n"
-    "                         killed; 5 if none is given\n"
+    "  -g, --grace SECONDS    how long a rank may take to end after SIGTERM before it is killed; 5 if\n"
+    "                         none is given\n"
     "  -e, --env NAME=VALUE   set a variable for all ranks; NAME alone: as it is here\n"
     "  -v, --verbose          say which cores each rank may use, or why all may use all; RONDA_LOG does, too\n"
     "      --dry-run          say what would be started, and start nothing\n"
@@ -36,9 +36,9 @@ const char cli_run_help[] =
     "      --addr HOST:PORT   where ranks meet, on the host of rank 0; its name, or the address at which ssh\n"
     "                         reached it where its name is of no use there, and a free port, if none is\n"
     "                         given or PORT is 0\n"
-    "      --agent COMMAND    what leads to a host: COMMAND HOST PROGRAM ..., or with the host's name in\n"
-    "                         the place of each {host} that the command has; ssh if none is given, and\n"
-    "                         RONDA_AGENT is not set\n"
+    "      --agent COMMAND    the command that starts a program on a host, by COMMAND HOST PROGRAM ..., or\n"
+    "                         with the host's name in the place of each {host} that the command has; ssh if\n"
+    "                         none is given, and RONDA_AGENT is not set\n"
     "      --remote-ronda PATH  where this command is on the hosts; the same path as here if none is given\n"
     "\n"
     "Each rank finds RONDA_RANK, RONDA_SIZE, RONDA_ADDR and RONDA_KEY in its environment; a RONDA_KEY\n"
@@ -55,11 +55,11 @@ const char cli_run_help[] =
     "must be there.  All that goes through the agent's standard input, so the key is on no command line.\n"
     "The agent must not ask for a password.  Labels have the host, too: \"[2 node1] \".\n"
     "\n"
-    "When a rank fails the others are told to end, and a line on standard error says which was first, how\n"
-    "it ended, and the last that it wrote to standard error.  Ctrl-C is passed on to the ranks; a second\n"
+    "When a rank fails the others get SIGTERM, and a line on standard error says which failed first, how it\n"
+    "ended, and its last line on standard error.  Ctrl-C is passed on to the ranks; a second\n"
     "one kills them.  SIGUSR1 has them say what they do.  Nothing of a job outlives it, processes that ranks\n"
     "have started included (unless all three processes of ronda run on a host are killed at once); a host\n"
-    "that has lost the launcher, or has not heard of it for a minute, ends all that it runs.\n"
+    "that has lost the launcher, or has received nothing from it for a minute, ends all that it runs.\n"
     "\n"
     "Ends with the status of the rank that failed first (128 + the signal's number if it was killed), 0 if\n"
     "none did; 127 if the program was not found, 126 if it cannot be executed, 124 after a timeout, 1 if a\n"
@@ -132,7 +132,7 @@ static const cli_option options[] = {
     {"host", 0, CLI_NAME, offsetof(run_request, host_names), .read = NULL},
     {"addr", 0, CLI_CALL, .read = read_address},
     {"agent", 0, CLI_NAME, offsetof(run_request, agent), .read = NULL},
-    {"remote-ronda", 0, CLI_NAME, offsetof(run_request, far_ronda), .read = NULL},
+    {"remote-ronda", 0, CLI_NAME, offsetof(run_request, remote_ronda), .read = NULL},
     {"help", 'h', CLI_FLAG, offsetof(run_request, help), .read = NULL},
     {.name = NULL}};
 
@@ -157,7 +157,7 @@ int run_read(int count, char **arguments, run_request *out)
         return cli_wrong(ME, "--bind and --no-bind: which?");
     if (q.hosts_file && q.host_names)
         return cli_wrong(ME, "either --hosts or --host, not both");
-    if (!hosts && (q.address || q.agent || q.far_ronda))
+    if (!hosts && (q.address || q.agent || q.remote_ronda))
         return cli_wrong(ME, "%s is for other hosts: name them with --hosts or --host",
                          q.address ? "--addr"
                          : q.agent ? "--agent"

@@ -1,4 +1,4 @@
-/* run_host.c: one host of a job, as the launcher sees it. */
+/* run_host.c: one host of a job in the launcher; see run_host.h. */
 #include "run_host.h"
 
 #include <errno.h>
@@ -51,11 +51,12 @@ static void remember(run_host *h, const char *line, size_t length)
     while (length && strchr(" \t\r", line[length - 1]))
         length--;
     if (length)
-        snprintf(h->words, sizeof h->words, "%.*s", (int)(length < 290 ? length : 290), line);
+        snprintf(h->last_line, sizeof h->last_line, "%.*s", (int)(length < 290 ? length : 290),
+                 line);
 }
 
-/* Shells of some hosts say something before anyone else can: those lines are not for us.  What runs
- * there and is not ronda might never end a line. */
+/* Lines that a login shell prints come first, and are kept for messages alone.  What runs there and is not ronda
+ * might never end a line. */
 static bool look_for_greeting(run_host *h)
 {
     enum { LINE_MOST = 65536 };

@@ -1,4 +1,4 @@
-/* run_link.c: frames between the launcher and the remote sides. */
+/* run_link.c: frames between the launcher and the remote sides; see run_link.h. */
 #include "run_link.h"
 
 #include <errno.h>
@@ -64,15 +64,15 @@ static int numbers_of(int kind)
         return 6;
     case RUN_VERDICT:
         return 3;
-    case RUN_SAID:
-    case RUN_TAKEN:
+    case RUN_WROTE:
+    case RUN_CREDIT:
         return 2;
     case RUN_SIGNAL:
     case RUN_READY:
         return 1;
     case RUN_PING:
     case RUN_START:
-    case RUN_HEAR:
+    case RUN_FAILURE:
     case RUN_END:
     case RUN_KILL:
     case RUN_INPUT:
@@ -171,7 +171,9 @@ void run_link_write(run_link *l)
         const ssize_t n = write(l->out, l->put.at + l->put.from, l->put.to - l->put.from);
         if (n < 0 && errno == EAGAIN)
             return;
-        if (n < 0 && errno != EINTR) { /* nobody listens; what was said before can still be read */
+        if (n < 0 &&
+            errno !=
+                EINTR) { /* the other end is closed; frames that it sent before can still be read */
             close(l->out);
             l->out = -1;
             l->put.from = l->put.to = 0;
@@ -181,7 +183,7 @@ void run_link_write(run_link *l)
     }
 }
 
-/* --- what a host is told of its ranks --- */
+/* --- RUN_SETUP --- */
 
 enum { BIND = 1, NO_BIND = 2, PORT = 4, VERBOSE = 8, MOST_WORDS = 1 << 20 };
 static const uint64_t MOST_GRACE_NS = 1000000000000000000;

@@ -31,7 +31,7 @@ static void set_environment(const run_setting *s, uint32_t rank)
     setenv("RONDA_KEY", s->place->key, !key || !*key);
 }
 
-/* One that came while it was blocked for us is not for the program, which cannot have caught it yet. */
+/* A signal that arrived while it was blocked for us is not for the program, which cannot have caught it yet. */
 static void discard(int number)
 {
     struct sigaction was;
@@ -72,8 +72,8 @@ static _Noreturn void become(const run_setting *s, uint32_t rank, pid_t parent, 
         error = errno;
     }
     signal(SIGPIPE, SIG_IGN);
-    const run_complaint complaint = {.rank = rank, .error = error};
-    while (write(s->complaints, &complaint, sizeof complaint) < 0 && errno == EINTR) {
+    const run_exec_error failure = {.rank = rank, .error = error};
+    while (write(s->exec_errors, &failure, sizeof failure) < 0 && errno == EINTR) {
     }
     _exit(RUN_NOT_FOUND);
 }

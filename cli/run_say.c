@@ -61,7 +61,7 @@ static int say_host(const run_verdict *v, const char *host, const char *line)
     return cli_failed(ME, "host %s %s: its agent ended early, %s after %.1f s%s%s", host,
                       v->why == RUN_HOST ? "is lost" : "cannot be reached",
                       how_ended(v->detail, how), (double)v->ns / 1e9,
-                      *line ? "; its last line: " : ", without a word", line);
+                      *line ? "; its last line: " : ", with no output", line);
 }
 
 int run_say(const run_request *q, const run_verdict *v, const run_end *end, const char *host,

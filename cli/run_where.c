@@ -117,7 +117,7 @@ bool run_find_host(const char *name, char *host, size_t capacity)
 
 /* --- variables --- */
 
-/* What of our own environment goes along: but not what is told each rank anew, nor what is for us alone. */
+/* Which variables of our environment ranks on hosts get: not those that each rank gets anew, nor our own. */
 static bool goes_along(const char *variable)
 {
     static const char *const own[] = {"RONDA_RANK=",  "RONDA_SIZE=", "RONDA_ADDR=", "RONDA_KEY=",

@@ -26,7 +26,7 @@ static bool open_pair(run_link *a, run_link *b)
 
 TEST(frames_arrive_as_they_were_sent)
 {
-    static const int kinds[] = {RUN_START, RUN_SIGNAL, RUN_SAID, RUN_VERDICT, RUN_DONE};
+    static const int kinds[] = {RUN_START, RUN_SIGNAL, RUN_WROTE, RUN_VERDICT, RUN_DONE};
     static const size_t numbers[] = {0, 1, 2, 3, 0};
     rng r = rng_start();
     run_link a, b;
@@ -121,7 +121,7 @@ static char *some_frames(rng *r, size_t *length)
     const run_setup s = right_setup(rng_below(r, 2));
     run_link l = {.in = -1, .out = STDOUT_FILENO};
     run_setup_put(&l, &s);
-    run_link_put(&l, RUN_SAID, (uint64_t[]){3, RUN_ERR}, 2, "words\n", 6);
+    run_link_put(&l, RUN_WROTE, (uint64_t[]){3, RUN_ERR}, 2, "words\n", 6);
     run_link_put(&l, RUN_PING, NULL, 0, NULL, 0);
     *length = l.put.to;
     char *bytes = malloc(*length + 300);
@@ -192,7 +192,7 @@ static void throw_at(const char *name, const void *bytes, size_t length)
 /* The next one that is sound; false: there is none. */
 static bool hear(int fd, run_told *out)
 {
-    while (run_tell_hear(fd, out))
+    while (run_tell_read(fd, out))
         if (out->sound)
             return true;
     return false;
@@ -207,7 +207,7 @@ TEST(the_launcher_hears_whose_failure_a_rank_saw)
     setenv(RD_TELL, name, 1);
     setenv("RONDA_RANK", "2", 1);
     setenv("RONDA_SIZE", "5", 1);
-    CHECK(!run_tell_hear(fd, &t), "heard what nobody said");
+    CHECK(!run_tell_read(fd, &t), "heard what nobody said");
     memset(garbage, 7, sizeof garbage);
     throw_at(name, garbage, sizeof garbage);
     throw_at(name, garbage, sizeof(rd_told));
@@ -226,5 +226,5 @@ TEST(the_launcher_hears_whose_failure_a_rank_saw)
         rd_tell(2, 5, 3); /* more than there is room for: nobody waits for ever */
     close(fd);
     rd_tell(2, 5, 3); /* and nobody is there */
-    CHECK(!run_tell_hear(-1, &t), "heard without an ear");
+    CHECK(!run_tell_read(-1, &t), "heard without an ear");
 }
