@@ -187,9 +187,11 @@ run_cores *run_cores_take(const run_request *q, bool keep, char why[RUN_CORES_WH
             snprintf(why, RUN_CORES_WHY, "%s",
                      inside ? "a rank of another job has started them" : "--no-bind");
         } else {
-            for (int tries = 0; tries < TRIES && choose(c, inside, why); tries++)
+            for (int tries = 0; tries < TRIES && choose(c, inside, why); tries++) {
                 if (inside || !keep || hold(c))
                     return c;
+                snprintf(why, RUN_CORES_WHY, "other jobs took cores at the same time");
+            }
         }
     }
     run_cores_free(c);
