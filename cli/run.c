@@ -162,12 +162,13 @@ static int print_hosts(const run_request *q)
         run_address_split(q->address, host, sizeof host, &port);
     snprintf(address, sizeof address, port ? "%s:%" PRIu32 : "%s:(a free port)", host, port);
     for (uint32_t i = 0; i < q->hosts.count; i++) {
-        char **words = run_agent_words(agent, &q->hosts.at[i]);
+        cli_words words = {0};
+        const bool made = run_agent_words(agent, &q->hosts.at[i], &words);
         printf("host %s:", q->hosts.at[i].name);
-        for (char **word = words; word && *word; word++)
+        for (char **word = words.at; made && *word; word++)
             print_word(*word);
         printf("\n");
-        rd_free(words);
+        cli_words_free(&words);
         for (uint32_t end = rank + q->hosts.at[i].slots; rank < end; rank++) {
             printf("rank %" PRIu32 " on %s", rank, q->hosts.at[i].name);
             print_program(q, rank, address);

@@ -39,6 +39,7 @@
 
 #include "hosts.h"
 #include "transport/ip.h"
+#include "words.h"
 
 enum {
     RUN_MOST_RANKS = 16384,
@@ -87,9 +88,8 @@ typedef struct {
     char key[2 * 32 + 1];      /* 32 random bytes in hex */
 } run_place;
 
-/* The environment of ranks on other hosts: NAME=VALUE, NULL behind the last; to be freed by rd_free.  NULL:
- * no memory. */
-char **run_variables(const run_request *q, const run_place *place);
+/* The environment of ranks on other hosts: NAME=VALUE.  false: no memory. */
+bool run_variables(const run_request *q, const run_place *place, cli_words *out);
 
 /* --- run_say.c: what became of a job --- */
 
@@ -282,8 +282,8 @@ typedef struct run_agent run_agent;
 run_agent *run_agent_read(const run_request *q);
 void run_agent_free(run_agent *a);
 
-/* The words of the command for a host; NULL behind the last; to be freed by rd_free.  NULL: no memory. */
-char **run_agent_words(const run_agent *a, const hosts_host *h);
+/* The words of the command for a host.  false: no memory. */
+bool run_agent_words(const run_agent *a, const hosts_host *h, cli_words *out);
 
 /* Starts it with these as its standard streams.  -1 and errno. */
 pid_t run_agent_start(const run_agent *a, const hosts_host *h, const int streams[3],

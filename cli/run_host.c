@@ -111,22 +111,15 @@ void run_host_leave(run_host *h, uint64_t patience_ns)
         kill(h->agent, SIGKILL);
 }
 
-char **run_host_names(const run_host hosts[], uint32_t count, uint32_t size)
+bool run_host_names(const run_host hosts[], uint32_t count, cli_words *out)
 {
-    enum { WIDE = HOSTS_NAME + 12 };
-    const uint32_t all = size + count;
-    char **names = rd_alloc(all * (sizeof *names + WIDE));
-    if (!names)
-        return NULL;
-    for (uint32_t i = 0; i < all; i++)
-        names[i] = (char *)(names + all) + (size_t)i * WIDE;
-    for (uint32_t i = 0; i < count; i++) {
-        const run_host *h = &hosts[i];
-        snprintf(names[size + i], WIDE, "%s", h->name);
-        for (uint32_t r = h->first; r < h->first + h->count; r++)
-            snprintf(names[r], WIDE, "%" PRIu32 " %s", r, h->name);
-    }
-    return names;
+    bool good = true;
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t r = 0; r < hosts[i].count && good; r++)
+            good = cli_words_add(out, "%" PRIu32 " %s", hosts[i].first + r, hosts[i].name);
+    for (uint32_t i = 0; i < count && good; i++)
+        good = cli_words_add(out, "%s", hosts[i].name);
+    return good;
 }
 
 const run_host *run_host_of(const run_host *hosts, uint32_t count, uint32_t rank)

@@ -35,8 +35,8 @@ bool run_host_next(run_host *h, run_frame *out); /* none before the greeting */
 void run_host_order(run_host *h, int kind,
                     uint64_t number); /* RUN_SIGNAL .. RUN_KILL, if it runs */
 
-/* "2 nodeb" for each rank, then "nodeb" for each agent; by rd_alloc.  NULL: no memory */
-char **run_host_names(const run_host hosts[], uint32_t count, uint32_t size);
+/* "2 nodeb" for each rank, then "nodeb" for each agent; false: no memory */
+bool run_host_names(const run_host hosts[], uint32_t count, cli_words *out);
 
 /* Closes the link, which ends all that runs on the host; its agent is killed after so long. */
 void run_host_leave(run_host *h, uint64_t patience_ns);

@@ -42,8 +42,8 @@ typedef struct {
     run_output *output; /* of the ranks, and behind them of the agents */
     run_host *hosts;
     uint32_t host_count, running; /* ranks */
-    char **names;                 /* of labels */
-    char **environment;
+    cli_words names;              /* of labels */
+    cli_words environment;
     char *directory;
     struct pollfd *polls;
     struct rlimit files;
@@ -103,7 +103,7 @@ static void tell_setup(hub *u, run_host *h)
                    .port = first,
                    .directory = u->directory,
                    .name = first && !u->request->address ? (char *)h->name : "",
-                   .environment = u->environment};
+                   .environment = u->environment.at};
     s.request.first = h->first;
     s.request.count = h->count;
     if (!run_setup_put(&h->link, &s))
@@ -493,16 +493,16 @@ static bool prepare(hub *u)
 {
     const run_request *q = u->request;
     errno = ENOMEM;
-    if (!make_hosts(u) || !(u->names = run_host_names(u->hosts, u->host_count, u->request->size)))
+    if (!make_hosts(u) || !run_host_names(u->hosts, u->host_count, &u->names) ||
+        !run_variables(q, u->place, &u->environment))
         return false;
     const size_t ranks = q->size + u->host_count;
-    u->environment = run_variables(q, u->place);
     u->directory = getcwd(NULL, 0);
     u->ends = rd_alloc(q->size * sizeof *u->ends);
     u->polls =
         rd_alloc((OTHER_POLLS + OUTPUT_POLLS + 2 * u->host_count + 2 * ranks) * sizeof *u->polls);
-    u->output = run_output_open((uint32_t)ranks, q->label ? u->names : NULL, NULL);
-    if (!u->environment || !u->directory || !u->ends || !u->polls || !u->output)
+    u->output = run_output_open((uint32_t)ranks, q->label ? u->names.at : NULL, NULL);
+    if (!u->directory || !u->ends || !u->polls || !u->output)
         return false;
     u->signals = run_signals();
     return u->signals >= 0 && run_raise_files(3 * (rlim_t)u->host_count + 64, &u->files);
@@ -574,8 +574,8 @@ int run_hosts_keep(const run_request *q, const run_place *place, int keys, int l
     run_output_free(u.output);
     run_agent_free(u.agent);
     free(u.directory);
-    rd_free(u.environment);
-    rd_free(u.names);
+    cli_words_free(&u.environment);
+    cli_words_free(&u.names);
     rd_free(u.ends);
     rd_free(u.hosts);
     rd_free(u.polls);

@@ -51,7 +51,7 @@ typedef struct {
     run_setting setting;
     run_output *output;
     run_remote *remote; /* NULL: there is no launcher elsewhere */
-    char **names;       /* of labels */
+    cli_words names;    /* of labels */
     rank *ranks;
     run_end *ends; /* [count] */
     struct pollfd *polls;
@@ -473,15 +473,12 @@ static void start_all(job *j)
 /* --- the beginning --- */
 
 /* "0", "1", ...: what stands in the labels. */
-static char **make_names(uint32_t count)
+static bool make_names(uint32_t count, cli_words *out)
 {
-    enum { WIDE = 12 };
-    char **names = rd_alloc(count * (sizeof *names + WIDE));
-    for (uint32_t r = 0; names && r < count; r++) {
-        names[r] = (char *)(names + count) + r * WIDE;
-        snprintf(names[r], WIDE, "%" PRIu32, r);
-    }
-    return names;
+    bool good = true;
+    for (uint32_t r = 0; r < count && good; r++)
+        good = cli_words_add(out, "%" PRIu32, r);
+    return good;
 }
 
 static bool prepare(job *j, int keys)
@@ -498,8 +495,8 @@ static bool prepare(job *j, int keys)
     j->ranks = rd_alloc(count * sizeof *j->ranks);
     j->ends = rd_alloc(count * sizeof *j->ends);
     j->polls = rd_alloc(polls * sizeof *j->polls);
-    j->names = make_names(count);
-    j->output = run_output_open(count, j->request->label ? j->names : NULL, j->remote);
+    const bool named = make_names(count, &j->names);
+    j->output = run_output_open(count, j->request->label ? j->names.at : NULL, j->remote);
     j->exec_errors = exec_errors[0];
     j->told = run_tell_open(j->setting.tell);
     j->setting.request = j->request;
@@ -510,7 +507,7 @@ static bool prepare(job *j, int keys)
     if (nothing < 0 || j->signals < 0)
         return false;
     errno = ENOMEM;
-    return j->ranks && j->ends && j->polls && j->names && j->output;
+    return j->ranks && j->ends && j->polls && named && j->output;
 }
 
 static run_cores *take_cores(job *j)
@@ -574,7 +571,7 @@ int run_job_keep(const run_request *q, const run_place *place, int keys, int lif
     if (j.told >= 0)
         close(j.told);
     run_output_free(j.output);
-    rd_free(j.names);
+    cli_words_free(&j.names);
     rd_free(j.ranks);
     rd_free(j.ends);
     rd_free(j.polls);
