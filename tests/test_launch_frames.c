@@ -228,3 +228,33 @@ TEST(the_launcher_hears_whose_failure_a_rank_saw)
     rd_tell(2, 5, 3); /* and nobody is there */
     CHECK(!run_tell_read(-1, &t), "heard without an ear");
 }
+
+/* --- which rank failed first --- */
+
+TEST(what_ranks_saw_leads_to_the_first_failure)
+{
+    /* saw[r] - 1: whose failure rank r saw, 0: none; failed: bit r */
+    static const struct {
+        uint32_t saw[5], failed, from, first;
+    } rows[] = {
+        {{0, 0, 0, 0, 0}, 0x02, 1, 1}, /* alone */
+        {{0, 3, 0, 0, 0}, 0x06, 1, 2}, /* 1 saw 2, which saw nobody */
+        {{2, 3, 4, 5, 0}, 0x1f, 0, 4}, /* from rank to rank */
+        {{2, 3, 4, 5, 0}, 0x0f, 0, 3}, /* 4 did not fail: a connection to it was lost, say */
+        {{0, 1, 0, 0, 0}, 0x02, 1, 1}, /* nor did 0 */
+        {{2, 1, 0, 0, 0}, 0x03, 1, 1}, /* each saw the other: as it was heard */
+        {{2, 1, 0, 0, 0}, 0x03, 0, 0}, {{9, 0, 0, 0, 0}, 0x01, 0, 0}, /* there is no such rank */
+        {{1, 0, 0, 0, 0}, 0x01, 0, 0},                                /* itself */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        run_end ends[5] = {{0}};
+        for (uint32_t r = 0; r < 5; r++)
+            ends[r] = (run_end){.saw = rows[i].saw[r], .failed = rows[i].failed >> r & 1};
+        const uint32_t first = run_find_cause(ends, 5, rows[i].from);
+        CHECK(first == rows[i].first, "row %zu: rank %u, not %u", i, first, rows[i].first);
+    }
+    /* Three that saw each other in a circle end, with one of them. */
+    const run_end circle[3] = {
+        {.saw = 2, .failed = true}, {.saw = 3, .failed = true}, {.saw = 1, .failed = true}};
+    CHECK(run_find_cause(circle, 3, 0) < 3, "nobody");
+}
