@@ -34,11 +34,10 @@ static int start_ranks(int count, char **arguments, uint32_t ranks)
     char **all = calloc((size_t)count + FIXED, sizeof *all);
     if (!all)
         return cli_failed(ME, "no memory");
-    char *const first[] = {"-n", size, "--bind", "--", self, "bench"};
+    char *const first[] = {"-n", size, "--", self, "bench"};
     int n = 0;
     for (size_t i = 0; i < sizeof first / sizeof *first; i++)
-        if (i != 2 || ranks <= rd_usable_cpus())
-            all[n++] = first[i];
+        all[n++] = first[i];
     for (int i = 0; i < count; i++) { /* all but the number of ranks */
         const bool two = strcmp(arguments[i], "-n") == 0 || strcmp(arguments[i], "--size") == 0;
         if (two || strncmp(arguments[i], "-n", 2) == 0 || strncmp(arguments[i], "--size=", 7) == 0)
@@ -244,7 +243,7 @@ static void close_all(run *r)
     for (int m = 0; m < BENCH_ALLOCATED; m++)
         for (int i = 0; i < 2; i++)
             rd_unmap(w->buffers[m][i], bytes);
-    bench_line_close(w->line);
+    bench_pingpong_close(w->line);
     ronda_close(w->comm);
 }
 
@@ -276,9 +275,9 @@ static bool measure_all(run *r)
 {
     bench_world *w = &r->world;
     w->request = &r->request;
-    w->crowded = r->size > w->comm->link->cpus;
+    w->oversubscribed = r->size > w->comm->link->cpus;
     if (r->size > 1)
-        w->line = bench_line_open(w->comm, w->crowded);
+        w->line = bench_pingpong_open(w->comm, w->oversubscribed);
     count_points(r);
     r->said_ns = rd_now_ns();
     if (r->rank == 0)

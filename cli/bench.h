@@ -1,9 +1,9 @@
 /* bench.h: the parts of `ronda bench`.
  *
- *     bench_args   what was asked for
+ *     bench_args   the arguments
  *     bench_call   what each rank of a collective gives and gets, and the call itself
  *     bench_data   numbers to send, and the numbers that should come out
- *     bench_limit  what the machine itself can do: a copy, a cache line there and back
+ *     bench_limit  the limit of the machine: a copy, and a ping-pong of a cache line
  *     bench_time   one point: samples of one collective, size, algorithm and kind of memory
  *     bench_print  table, CSV, JSON
  *     bench_plot   a picture
@@ -35,7 +35,7 @@ typedef struct {
     ronda_kind kinds[BENCH_KINDS];
     ronda_type types[BENCH_TYPES];
     ronda_op ops[BENCH_OPS];
-    char algorithms[BENCH_ALGORITHMS][24]; /* names */
+    const char *algorithms[BENCH_ALGORITHMS]; /* names */
     uint32_t kind_count, type_count, op_count, algorithm_count;
     bool all_algorithms;
     uint64_t min, max;           /* bytes */
@@ -68,7 +68,7 @@ typedef struct {
 enum { BENCH_NEAR, BENCH_FAR, BENCH_UNKNOWN, BENCH_DISTANCES };
 extern const char *const bench_distances[]; /* "near", "far", "-" */
 
-/* What came of a point while the first two ranks were near, or far, or cannot tell. */
+/* The samples of a point that were taken while ranks 0 and 1 were near, or far; or all, if that is not known. */
 typedef struct {
     bench_point point;
     const char *algorithm; /* that ran */
@@ -78,7 +78,7 @@ typedef struct {
     double round_trip_us; /* median; 0: not measured */
     double copy_us;       /* each rank the larger of its buffers, all at once */
     double limit_us;      /* copy, and half a round trip, or min_us if that is less; 0: not known */
-    float *samples;       /* [count], if they were asked for */
+    float *samples;       /* [count] microseconds, if --samples was given */
 } bench_row;
 
 typedef struct {
@@ -118,19 +118,19 @@ bool bench_right(const bench_data *d, const bench_point *p, uint64_t turn, const
 
 /* --- limits --- */
 
-typedef struct bench_line bench_line; /* a cache line that ranks 0 and 1 throw to each other */
-/* Collective; NULL: there is none.  crowded: more ranks than cores, so who waits yields its core. */
-bench_line *bench_line_open(ronda_comm *comm, bool crowded);
-void bench_line_close(bench_line *l);
-double bench_round_trip_us(bench_line *l, uint32_t rank); /* by ranks 0 and 1, together */
+typedef struct bench_pingpong bench_pingpong; /* of a cache line between ranks 0 and 1 */
+/* Collective; NULL: there is none.  oversubscribed: more ranks than cores, so who waits yields its core. */
+bench_pingpong *bench_pingpong_open(ronda_comm *comm, bool oversubscribed);
+void bench_pingpong_close(bench_pingpong *l);
+double bench_round_trip_us(bench_pingpong *l, uint32_t rank); /* by ranks 0 and 1, together */
 
 /* --- measuring --- */
 
 typedef struct {
     ronda_comm *comm;
     const bench_request *request;
-    bench_line *line; /* NULL: one rank, or ranks that cannot share one */
-    bool crowded;
+    bench_pingpong *line; /* NULL: one rank, or ranks that cannot share one */
+    bool oversubscribed;
     void *buffers[3][2]; /* [memory][send, recv]; [0]: for copies */
     uint64_t turn;
     double *us, *before, *alone, *late, *trips; /* [BENCH_MOST_SAMPLES] */

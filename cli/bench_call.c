@@ -1,6 +1,6 @@
 /* bench_call.c: a point of `ronda bench` as a call: what each rank gives and gets, by the kind's facts alone.
  *
- * Blocks with lengths of their own are ragged around the count asked for: of each two that follow one
+ * Blocks with lengths of their own are ragged around the count given: of each two that follow one
  * another the first is half as long again and the second half as long; the last of an odd number is as
  * asked.  Together they are as long as even ones, so that times compare.  alltoallv turns this row by a
  * place from rank to rank: what is sent to a rank differs from what comes from it, and still every rank

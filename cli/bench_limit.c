@@ -1,4 +1,4 @@
-/* bench_limit.c: a cache line that two ranks throw to each other: nothing between them can be quicker.
+/* bench_limit.c: the ping-pong of a cache line between two ranks: no message can be quicker.
  *
  * The line is in a page that rank 0 makes; rank 1 finds it in /proc, as a process of the same user may.  With
  * more ranks than cores the two may share a core, so who waits yields it. */
@@ -20,12 +20,12 @@
 enum { PAGE = 4096, TRIPS = 64, SETS = 3 };
 static const uint64_t MOST_WAIT_NS = 5000000000u;
 
-struct bench_line {
+struct bench_pingpong {
     struct {
-        _Alignas(128) _Atomic uint64_t ball;
-    } * sides; /* [2], in the page */
-    uint64_t thrown;
-    bool crowded; /* more ranks than cores: the two may share one */
+        _Alignas(128) _Atomic uint64_t count;
+    } * sides;           /* [2], in the page */
+    uint64_t trips;      /* so far */
+    bool oversubscribed; /* more ranks than cores: the two may share one */
 };
 
 /* On another host that name is some other file's, if anything's: it is this page only if it has rank 0's token. */
@@ -50,10 +50,10 @@ static int open_page(ronda_comm *comm)
     return fd;
 }
 
-bench_line *bench_line_open(ronda_comm *comm, bool crowded)
+bench_pingpong *bench_pingpong_open(ronda_comm *comm, bool oversubscribed)
 {
     const int fd = open_page(comm);
-    bench_line *l = calloc(1, sizeof *l);
+    bench_pingpong *l = calloc(1, sizeof *l);
     int32_t all = l && fd >= 0;
     if (all)
         all = (l->sides = rd_map_file(fd, PAGE)) != NULL;
@@ -63,51 +63,51 @@ bench_line *bench_line_open(ronda_comm *comm, bool crowded)
     if (fd >= 0)
         close(fd);
     if (all) {
-        l->crowded = crowded;
+        l->oversubscribed = oversubscribed;
         return l;
     }
-    bench_line_close(l);
+    bench_pingpong_close(l);
     return NULL;
 }
 
-void bench_line_close(bench_line *l)
+void bench_pingpong_close(bench_pingpong *l)
 {
     if (l)
         rd_unmap(l->sides, PAGE);
     free(l);
 }
 
-/* A peer that has died throws nothing back; the next call says who it was. */
-static void await_ball(const bench_line *l, _Atomic uint64_t *theirs, uint64_t ball,
-                       uint64_t until_ns)
+/* A peer that has died does not answer; the next call says who it was. */
+static void await_count(const bench_pingpong *l, _Atomic uint64_t *theirs, uint64_t count,
+                        uint64_t until_ns)
 {
-    for (uint32_t k = 1; atomic_load_explicit(theirs, memory_order_acquire) < ball; k++) {
+    for (uint32_t k = 1; atomic_load_explicit(theirs, memory_order_acquire) < count; k++) {
         if (k % 4096 == 0 && rd_now_ns() > until_ns)
             return;
-        if (l->crowded)
+        if (l->oversubscribed)
             sched_yield();
         else
             rd_relax();
     }
 }
 
-static double one_set(bench_line *l, uint32_t rank, uint64_t until_ns)
+static double one_set(bench_pingpong *l, uint32_t rank, uint64_t until_ns)
 {
-    _Atomic uint64_t *mine = &l->sides[rank].ball, *theirs = &l->sides[1 - rank].ball;
+    _Atomic uint64_t *mine = &l->sides[rank].count, *theirs = &l->sides[1 - rank].count;
     const uint64_t from = rd_now_ns();
     for (int i = 0; i < TRIPS; i++) {
-        const uint64_t ball = ++l->thrown;
+        const uint64_t count = ++l->trips;
         if (rank == 0)
-            atomic_store_explicit(mine, ball, memory_order_release);
-        await_ball(l, theirs, ball, until_ns);
+            atomic_store_explicit(mine, count, memory_order_release);
+        await_count(l, theirs, count, until_ns);
         if (rank == 1)
-            atomic_store_explicit(mine, ball, memory_order_release);
+            atomic_store_explicit(mine, count, memory_order_release);
     }
     return (double)(rd_now_ns() - from) / TRIPS / 1e3;
 }
 
 /* The least of a few, since the first one waits for the other rank to come. */
-double bench_round_trip_us(bench_line *l, uint32_t rank)
+double bench_round_trip_us(bench_pingpong *l, uint32_t rank)
 {
     const uint64_t until = rd_now_ns() + MOST_WAIT_NS;
     double least = 0;

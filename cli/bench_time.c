@@ -1,7 +1,7 @@
 /* bench_time.c: samples of one point.
  *
  * Before every timed call each rank writes its data anew.  Every few calls, before each of those that
- * take long, the first two ranks throw a cache line, which tells how far apart they are: machines move
+ * take long, the first two ranks time a ping-pong of a cache line, which shows how far apart they are: machines move
  * their cores about.  (Not before each of the others: a call after it takes longer.)  Then all start
  * at one moment of the clock that rank 0 names.  A sample is the time from the first rank's begin to the last
  * one's end; the result is checked after each.  With more ranks than cores nobody can wait for a moment without taking a core
@@ -66,10 +66,10 @@ static ronda_status start_together(bench_world *w, bool more, span *s)
         word = rd_now_ns() + (uint64_t)w->lead_ns;
     if (!status)
         status = ronda_broadcast(w->comm, &word, 1, RONDA_U64, 0);
-    if (!status && w->crowded)
+    if (!status && w->oversubscribed)
         status = ronda_barrier(w->comm);
-    *s = (span){.origin = word, .late = !w->crowded && rd_now_ns() > word};
-    while (!w->crowded && rd_now_ns() < word)
+    *s = (span){.origin = word, .late = !w->oversubscribed && rd_now_ns() > word};
+    while (!w->oversubscribed && rd_now_ns() < word)
         ;
     s->from = since(s);
     return status;
@@ -263,9 +263,9 @@ static bool add_distance(bench_world *w, const bench_point *p, int distance, int
     if (!v)
         return say_failure(w, p, "no memory");
     for (int k = 0; k < taken; k++) {
-        const int is = !w->line || w->crowded ? BENCH_UNKNOWN
-                       : w->trips[k] > FAR_US ? BENCH_FAR
-                                              : BENCH_NEAR;
+        const int is = !w->line || w->oversubscribed ? BENCH_UNKNOWN
+                       : w->trips[k] > FAR_US        ? BENCH_FAR
+                                                     : BENCH_NEAR;
         if (is == distance && !(w->late[k] > 0)) {
             v[n] = w->us[k];
             trips[n++] = w->trips[k];

@@ -1,4 +1,4 @@
-/* check.h: what `ronda check` was asked. */
+/* check.h: the request of `ronda check`. */
 #ifndef CLI_CHECK_H
 #define CLI_CHECK_H
 

@@ -24,7 +24,7 @@ const char cli_check_help[] =
     "      --count LIST       elements; if none are given, some that are empty, tiny, ragged and more\n"
     "      --quick            fewer of everything: seconds instead of a minute\n"
     "      --verbose          a line for every world, too\n"
-    "      --progress         say on standard error what is being proved; a terminal is told anyhow\n"
+    "      --progress         say on standard error what is being proved; always on a terminal\n"
     "\n"
     "All ranks' plans are run in a machine whose values are terms over (rank, element).  Proved is that\n"
     "every element of every result is made of each contribution once, in its place and the same on\n"
@@ -36,21 +36,10 @@ static const char ME[] = "check";
 enum { MOST_RANKS = 1024, DEFAULT_LAST = 33, QUICK_LAST = 17 };
 static const uint64_t MOST_ELEMENTS = (uint64_t)1 << 40;
 
-enum { COLLECTIVE, ALGO, SIZE, HOSTS, COUNT, QUICK, VERBOSE, PROGRESS };
-
-static const cli_option options[] = {[COLLECTIVE] = {"collective", 'c', true},
-                                     [ALGO] = {"algo", 'a', true},
-                                     [SIZE] = {"size", 'n', true},
-                                     [HOSTS] = {"hosts", 0, true},
-                                     [COUNT] = {"count", 0, true},
-                                     [QUICK] = {"quick", 'q', false},
-                                     [VERBOSE] = {"verbose", 'v', false},
-                                     [PROGRESS] = {"progress", 0, false},
-                                     {NULL, 0, false}};
-
 /* "8" or "2..8" */
-static bool read_range(const cli_args *a, uint32_t *first, uint32_t *last)
+static bool read_range(const cli_args *a, void *request)
 {
+    cli_check_request *q = request;
     uint64_t from = 1, to = 0;
     const char *end = a->value;
     bool good = cli_digits(a->value, &to, &end);
@@ -59,57 +48,47 @@ static bool read_range(const cli_args *a, uint32_t *first, uint32_t *last)
         good = cli_digits(end + 2, &to, &end);
     }
     if (!good || *end)
-        return cli_wrong(ME, "%s: '%s' is neither a number nor a range such as 1..33", a->name,
-                         a->value) == CLI_OK;
+        return cli_bad(a, "'%s' is neither a number nor a range such as 1..33", a->value);
     if (from < 1 || to > MOST_RANKS || from > to)
-        return cli_wrong(ME, "%s: %s holds no worlds of 1..%d ranks", a->name, a->value,
-                         MOST_RANKS) == CLI_OK;
-    *first = (uint32_t)from;
-    *last = (uint32_t)to;
+        return cli_bad(a, "%s holds no worlds of 1..%d ranks", a->value, MOST_RANKS);
+    q->first = (uint32_t)from;
+    q->last = (uint32_t)to;
     return true;
 }
 
-/* "0,1,17" */
-static bool read_counts(const cli_args *a, cli_check_request *q)
+/* "0,1,17"; a->at: the number of this one */
+static bool add_count(const cli_args *a, void *request)
 {
-    const char *text = a->value;
-    for (q->count_count = 0; q->count_count < CLI_MOST_COUNTS;) {
-        uint64_t *count = &q->counts[q->count_count++];
-        if (!cli_digits(text, count, &text) || (*text && *text != ','))
-            return cli_wrong(ME, "%s: '%s' is not a list of numbers such as 0,1,17", a->name,
-                             a->value) == CLI_OK;
-        if (*count > MOST_ELEMENTS)
-            return cli_wrong(ME, "%s: %" PRIu64 " is not within 0..%" PRIu64, a->name, *count,
-                             MOST_ELEMENTS) == CLI_OK;
-        if (!*text)
-            return true;
-        text++;
-    }
-    return cli_wrong(ME, "%s: more than %d numbers", a->name, CLI_MOST_COUNTS) == CLI_OK;
+    cli_check_request *q = request;
+    q->count_count = (uint32_t)a->at + 1;
+    return cli_number(a, 0, MOST_ELEMENTS, &q->counts[a->at]);
 }
 
-static bool read_one(cli_check_request *q, const cli_args *a, int option)
+static bool read_counts(const cli_args *a, void *request)
 {
-    switch (option) {
-    case COLLECTIVE:
-        return cli_kind(a, &q->kind);
-    case ALGO:
-        q->algorithm = a->value;
-        return true;
-    case SIZE:
-        return read_range(a, &q->first, &q->last);
-    case HOSTS:
-        return cli_read_hosts(a, &q->map);
-    case COUNT:
-        return read_counts(a, q);
-    case QUICK:
-        return q->quick = true;
-    case VERBOSE:
-        return q->verbose = true;
-    default:
-        return q->progress = true;
-    }
+    return cli_list(a, CLI_MOST_COUNTS, add_count, request);
 }
+
+static bool read_kind(const cli_args *a, void *request)
+{
+    return cli_kind(a, &((cli_check_request *)request)->kind);
+}
+
+static bool read_hosts(const cli_args *a, void *request)
+{
+    return cli_read_hosts(a, &((cli_check_request *)request)->map);
+}
+
+static const cli_option options[] = {
+    {"collective", 'c', CLI_CALL, .read = read_kind},
+    {"algo", 'a', CLI_TEXT, offsetof(cli_check_request, algorithm), .read = NULL},
+    {"size", 'n', CLI_CALL, .read = read_range},
+    {"hosts", 0, CLI_CALL, .read = read_hosts},
+    {"count", 0, CLI_CALL, .read = read_counts},
+    {"quick", 'q', CLI_FLAG, offsetof(cli_check_request, quick), .read = NULL},
+    {"verbose", 'v', CLI_FLAG, offsetof(cli_check_request, verbose), .read = NULL},
+    {"progress", 0, CLI_FLAG, offsetof(cli_check_request, progress), .read = NULL},
+    {.name = NULL}};
 
 static bool is_known(ronda_kind kind, const char *algorithm)
 {
@@ -121,11 +100,10 @@ static bool is_known(ronda_kind kind, const char *algorithm)
 
 int cli_check_read(int count, char **arguments, cli_check_request *out)
 {
-    cli_args a = {.command = ME, .count = count, .texts = arguments};
+    cli_args a = {.command = ME, .options = options, .count = count, .texts = arguments};
     cli_check_request q = {0};
-    for (int option; (option = cli_next(&a, options)) != CLI_END;)
-        if (option == CLI_BAD || !read_one(&q, &a, option))
-            return CLI_USAGE;
+    if (cli_read(&a, &q))
+        return CLI_USAGE;
     if (q.algorithm && !is_known(q.kind, q.algorithm))
         return cli_wrong(ME, "%s has no algorithm '%s' (ronda plan --list shows them)",
                          q.kind ? rd_kind_name(q.kind) : "the table", q.algorithm);

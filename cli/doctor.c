@@ -14,6 +14,7 @@ static int look_alone(const doctor_request *q, doctor_list *list)
     doctor_report report = {.size = 1, .json = q->json};
     const uint32_t ranks = q->ranks ? q->ranks : rd_usable_cpus();
     doctor_cores(list, ranks);
+    doctor_load(list, ranks);
     doctor_memory(list, ranks);
     doctor_files(list, ranks);
     doctor_kernel(list);

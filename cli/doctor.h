@@ -48,30 +48,16 @@ doctor_count doctor_many(uint64_t count, const char *what);
 /* "512 bytes", "1.5 GiB" */
 doctor_count doctor_bytes(uint64_t bytes);
 
-/* One pair of ranks, as rank 0 knows it. */
-typedef struct {
-    uint32_t a, b;
-    bool here;     /* both on one host */
-    bool measured; /* us and rate are known */
-    uint8_t cut;   /* 1: a cannot connect to b; 2: b cannot connect to a */
-    uint8_t times; /* measured so often */
-    double us;     /* half a round trip */
-    double rate;   /* bytes a second */
-} doctor_pair;
-
 /* What the report is about. */
 typedef struct {
     doctor_list list;
     uint32_t size, rank;              /* of the world; size 1: this machine alone */
     const struct doctor_facts *facts; /* [size], or NULL */
-    const doctor_pair *pairs;
-    uint32_t pair_count;
     bool json;
 } doctor_report;
 
 void doctor_print(const doctor_report *report);
 void doctor_print_json(const doctor_report *report);
-void doctor_print_matrix(const doctor_report *report); /* doctor_matrix.c */
 
 /* --- the command (doctor_args.c) --- */
 
@@ -90,6 +76,7 @@ bool doctor_environment(doctor_list *list, uint32_t *rank, uint32_t *size);
 
 /* doctor_cores.c, doctor_memory.c, doctor_kernel.c */
 void doctor_cores(doctor_list *list, uint32_t ranks);
+void doctor_load(doctor_list *list, uint32_t ranks); /* what other programs use of the cores */
 void doctor_memory(doctor_list *list, uint32_t ranks);
 void doctor_files(doctor_list *list, uint32_t ranks);
 void doctor_kernel(doctor_list *list);
@@ -101,14 +88,13 @@ void doctor_interfaces(doctor_list *list, rd_place *place);
 bool doctor_address(doctor_list *list, const char *text, bool first);
 /* Of the interface with this address; 0: not known */
 uint32_t doctor_mtu(const rd_ip *ip);
-uint32_t doctor_megabits(const rd_ip *ip);
 
 /* --- the world --- */
 
 /* What each rank tells of itself. */
 typedef struct doctor_facts {
     uint64_t host; /* as in rd_place */
-    uint32_t version, quota, online, mtu, megabits, host_index;
+    uint32_t version, quota, online, mtu, host_index;
     int32_t pid;
     uint16_t port; /* where it can be probed; 0: it cannot */
     cpu_set_t cpus;
@@ -123,25 +109,10 @@ int doctor_world(doctor_list *own, const doctor_request *request, uint32_t rank,
 /* doctor_compare.c: what the facts of all ranks say together */
 void doctor_compare(doctor_list *list, const doctor_facts facts[], uint32_t size);
 
-/* doctor_probe.c: can each rank be connected to, from here?  Opens a listener, before facts are told. */
+/* doctor_probe.c: can this rank connect to all hosts?  Opens a listener, before facts are told; -1: none */
 int doctor_probe_open(doctor_facts *own);
-/* cut[r]: 1 if rank r cannot be connected to; why: about the first of them */
-void doctor_probe(const doctor_facts facts[], uint32_t rank, uint32_t size, int listener,
-                  double seconds, uint8_t cut[], char why[DOCTOR_TEXT]);
-
-/* doctor_pairs.c: latency and bandwidth, conducted by rank 0.  false: the world has failed */
-bool doctor_pairs_conduct(ronda_comm *comm, const doctor_facts facts[], doctor_pair pairs[],
-                          uint32_t count);
-bool doctor_pairs_follow(ronda_comm *comm);
-/* The pairs to look at; NULL: no memory */
-doctor_pair *doctor_pairs_choose(const doctor_facts facts[], uint32_t size, uint32_t *count);
-/* doctor_outliers.c: names what is cut or far from the others. */
-void doctor_outliers(doctor_list *list, const doctor_facts facts[], uint32_t size,
-                     const doctor_pair pairs[], uint32_t count);
-/* Is it worth a second look? */
-bool doctor_is_outlier(const doctor_pair pairs[], uint32_t count, const doctor_pair *pair);
-/* Of those inside hosts, or between; 0: there are fewer than 3 */
-double doctor_median(const doctor_pair pairs[], uint32_t count, bool here, bool rate);
+void doctor_probe(doctor_list *list, const doctor_facts facts[], uint32_t rank, uint32_t size,
+                  int listener, double seconds);
 void doctor_rank_name(const doctor_facts facts[], uint32_t rank, char *text, size_t capacity);
 
 #endif

@@ -1,6 +1,4 @@
 /* doctor_args.c: the arguments of `ronda doctor`. */
-#include <stdlib.h>
-
 #include "args.h"
 #include "cli.h"
 #include "comm/environment.h"
@@ -17,58 +15,30 @@ const char cli_doctor_help[] =
     "  -s, --seconds S   how long to try to connect to a rank of another host (3)\n"
     "      --json        for programs\n"
     "\n"
-    "Alone it looks at this machine: cores and their quota, memory and limits, what the kernel has,\n"
+    "Alone it looks at this machine: cores, their quota and load, memory and limits, what the kernel has,\n"
     "interfaces, and the variables that ronda reads.  Started as ranks, by ronda run or another launcher, it\n"
-    "looks at every rank's machine and at the world: who can connect to whom, how long messages take between\n"
-    "pairs of ranks, which of them are far from the others, and where settings or cores do not go together.\n"
-    "Worlds of up to 16 ranks have all pairs measured, larger ones some; no host is in two pairs at once.  If\n"
-    "two ranks cannot connect to each other, they are named, and nothing is measured.\n"
+    "looks at every rank's machine and at the world: which hosts cannot connect to each other, and where settings\n"
+    "or cores do not go together.  How fast the ranks are together, ronda bench measures.\n"
     "\n"
     "Each line begins with ok, note or problem; what to do about it stands below.  Ends with 1 if there is\n"
     "a problem.\n";
 
 static const char ME[] = "doctor";
 
-enum { SIZE, SECONDS, JSON };
-
-static const cli_option options[] = {[SIZE] = {"size", 'n', true},
-                                     [SECONDS] = {"seconds", 's', true},
-                                     [JSON] = {"json", 0, false},
-                                     {NULL, 0, false}};
-
-static bool read_seconds(const cli_args *a, double *out)
+static bool read_seconds(const cli_args *a, void *request)
 {
-    char *end;
-    const double value = strtod(a->value, &end);
-    if (end == a->value || *end || !(value >= 0.01 && value <= 60))
-        return cli_wrong(ME, "%s: %s is not a number within 0.01..60", a->name, a->value) == CLI_OK;
-    *out = value;
-    return true;
+    return cli_decimal(a, 0.01, 60, &((doctor_request *)request)->seconds);
 }
 
-static bool read_one(doctor_request *q, const cli_args *a, int option)
-{
-    uint64_t ranks = 0;
-    switch (option) {
-    case SIZE:
-        if (!cli_number(a, 1, RD_MOST_PROCESSES, &ranks))
-            return false;
-        q->ranks = (uint32_t)ranks;
-        return true;
-    case SECONDS:
-        return read_seconds(a, &q->seconds);
-    default:
-        return q->json = true;
-    }
-}
+static const cli_option options[] = {
+    {"size", 'n', CLI_NUMBER, offsetof(doctor_request, ranks), 1, RD_MOST_PROCESSES, false, NULL},
+    {"seconds", 's', CLI_CALL, .read = read_seconds},
+    {"json", 0, CLI_FLAG, offsetof(doctor_request, json), .read = NULL},
+    {.name = NULL}};
 
 int doctor_read(int count, char **arguments, doctor_request *out)
 {
-    cli_args a = {.command = ME, .count = count, .texts = arguments};
-    doctor_request q = {.seconds = 3};
-    for (int option; (option = cli_next(&a, options)) != CLI_END;)
-        if (option == CLI_BAD || !read_one(&q, &a, option))
-            return CLI_USAGE;
-    *out = q;
-    return CLI_OK;
+    cli_args a = {.command = ME, .options = options, .count = count, .texts = arguments};
+    *out = (doctor_request){.seconds = 3};
+    return cli_read(&a, out);
 }

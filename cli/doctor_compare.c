@@ -83,104 +83,77 @@ static void compare_mtus(doctor_list *list, const doctor_facts facts[], uint32_t
 
 /* --- cores of a host --- */
 
-typedef struct {
-    const doctor_facts *facts;
-    uint32_t ranks[CPU_SETSIZE]; /* of the host */
-    uint32_t count;
-    uint32_t owner[CPU_SETSIZE]; /* of a core: which of ranks, + 1 */
-    bool seen[CPU_SETSIZE];
-} host;
-
-/* Can the rank have a core of its own, if others move to other cores of theirs? */
-static bool seat(host *h, uint32_t i)
+/* How many ranks of a host may use exactly the cores that this one may use. */
+static uint32_t alike(const doctor_facts facts[], uint32_t size, uint32_t rank)
 {
-    const cpu_set_t *cpus = &h->facts[h->ranks[i]].cpus;
-    for (uint32_t c = 0; c < CPU_SETSIZE; c++) {
-        if (!CPU_ISSET(c, cpus) || h->seen[c])
-            continue;
-        h->seen[c] = true;
-        if (!h->owner[c] || seat(h, h->owner[c] - 1)) {
-            h->owner[c] = i + 1;
-            return true;
-        }
-    }
-    return false;
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < size; r++)
+        count += facts[r].host_index == facts[rank].host_index &&
+                 CPU_EQUAL(&facts[r].cpus, &facts[rank].cpus);
+    return count;
 }
 
-/* Two that have the same cores and one too few of them. */
-static void say_shared(doctor_list *list, const host *h, uint32_t seated, uint32_t online)
+/* Ranks of one host that may use the same cores, and are more than those. */
+static void say_shared(doctor_list *list, const doctor_facts facts[], uint32_t size, uint32_t rank)
 {
     char who[80] = "";
     size_t at = 0;
-    for (uint32_t i = 0; i < h->count && at < sizeof who - 16; i++) {
-        bool shares = false;
-        for (uint32_t k = 0; k < h->count; k++)
-            shares |= k != i && CPU_EQUAL(&h->facts[h->ranks[i]].cpus, &h->facts[h->ranks[k]].cpus);
-        if (shares)
-            at += (size_t)snprintf(who + at, sizeof who - at, "%s%" PRIu32, at ? ", " : "",
-                                   h->ranks[i]);
-    }
-    doctor_say(
-        list, DOCTOR_PROBLEM, "cores",
-        "host %s: ranks share cores while others are idle: %s have %s between them, and the host "
-        "has %u; ranks with the same cores: %s",
-        h->facts[h->ranks[0]].host_name, doctor_many(h->count, "rank").text,
-        doctor_many(seated, "core").text, online, at ? who : "none");
-    doctor_advise(
-        list, "bind each rank to its own core (ronda run --bind), or to none: look for taskset, "
-              "cpusets, --cpus-per-task and OMP_PROC_BIND");
+    for (uint32_t r = 0; r < size && at < sizeof who - 16; r++)
+        if (facts[r].host_index == facts[rank].host_index &&
+            CPU_EQUAL(&facts[r].cpus, &facts[rank].cpus))
+            at += (size_t)snprintf(who + at, sizeof who - at, "%s%" PRIu32, at ? ", " : "", r);
+    doctor_say(list, DOCTOR_PROBLEM, "cores",
+               "host %s: ranks share cores while others are idle: these have %s of %u: %s",
+               facts[rank].host_name,
+               doctor_many((uint32_t)CPU_COUNT(&facts[rank].cpus), "core").text, facts[rank].online,
+               who);
+    doctor_advise(list, "leave the cores to ronda run, which gives each rank its share, or use "
+                        "ronda run --no-bind: look for taskset, cpusets, --cpus-per-task and "
+                        "OMP_PROC_BIND");
 }
 
-static void look_at_host(doctor_list *list, host *h)
+static void look_at_host(doctor_list *list, const doctor_facts facts[], uint32_t size,
+                         uint32_t first)
 {
-    cpu_set_t all;
-    uint32_t seated = 0;
-    const doctor_facts *first = &h->facts[h->ranks[0]];
-    const char *name = first->host_name;
-    CPU_ZERO(&all);
-    memset(h->owner, 0, sizeof h->owner);
-    for (uint32_t i = 0; i < h->count; i++) {
-        CPU_OR(&all, &all, &h->facts[h->ranks[i]].cpus);
-        memset(h->seen, 0, sizeof h->seen);
-        seated += seat(h, i);
-    }
-    const uint32_t cores = (uint32_t)CPU_COUNT(&all);
-    if (h->count > first->online) {
+    const doctor_facts *f = &facts[first];
+    uint32_t ranks = 0;
+    for (uint32_t r = 0; r < size; r++)
+        ranks += facts[r].host_index == f->host_index;
+    if (ranks > f->online) {
         doctor_say(
             list, DOCTOR_PROBLEM, "cores",
             "host %s: %s on %s: ranks take turns, and each call takes as long as the turns of all",
-            name, doctor_many(h->count, "rank").text, doctor_many(first->online, "core").text);
-        doctor_advise(list, "start %s on this host", doctor_many(first->online, "rank").text);
-    } else if (h->count > first->quota) {
-        doctor_say(
-            list, DOCTOR_PROBLEM, "cores",
-            "host %s: %s, but the cgroup's quota is the time of %s, of %u that are visible: when it "
-            "is spent, all ranks stand still until the next period",
-            name, doctor_many(h->count, "rank").text, doctor_many(first->quota, "core").text,
-            cores);
-        doctor_advise(
-            list,
-            "raise the quota (docker --cpus, limits.cpu of Kubernetes, cpu.max), or start "
-            "%s there",
-            doctor_many(first->quota, "rank").text);
-    } else if (seated < h->count) {
-        say_shared(list, h, seated, first->online);
+            f->host_name, doctor_many(ranks, "rank").text, doctor_many(f->online, "core").text);
+        doctor_advise(list, "start %s on this host", doctor_many(f->online, "rank").text);
+        return;
     }
+    if (ranks > f->quota) {
+        doctor_say(list, DOCTOR_PROBLEM, "cores",
+                   "host %s: %s, but the cgroup's quota is the time of %s: when it is spent, all "
+                   "ranks stand still until the next period",
+                   f->host_name, doctor_many(ranks, "rank").text,
+                   doctor_many(f->quota, "core").text);
+        doctor_advise(list,
+                      "raise the quota (docker --cpus, limits.cpu of Kubernetes, cpu.max), or "
+                      "start %s there",
+                      doctor_many(f->quota, "rank").text);
+        return;
+    }
+    for (uint32_t r = first; r < size; r++)
+        if (facts[r].host_index == f->host_index &&
+            alike(facts, size, r) > (uint32_t)CPU_COUNT(&facts[r].cpus)) {
+            say_shared(list, facts, size, r);
+            return;
+        }
 }
 
 void doctor_compare(doctor_list *list, const doctor_facts facts[], uint32_t size)
 {
-    host *h = malloc(sizeof *h);
-    for (uint32_t index = 0; h && index < size; index++) {
-        *h = (host){.facts = facts};
-        for (uint32_t r = 0; r < size && h->count < CPU_SETSIZE; r++)
-            if (facts[r].host_index == index)
-                h->ranks[h->count++] = r;
-        if (!h->count)
-            break; /* they are numbered without gaps */
-        look_at_host(list, h);
-    }
-    free(h);
+    for (uint32_t r = 0, host = 0; r < size; r++)
+        if (facts[r].host_index == host) { /* they are numbered as they appear */
+            look_at_host(list, facts, size, r);
+            host++;
+        }
     compare_versions(list, facts, size);
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
         compare_setting(list, facts, size, &settings[i]);

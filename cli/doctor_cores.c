@@ -1,7 +1,8 @@
-/* doctor_cores.c: have so many ranks a core each? */
+/* doctor_cores.c: have so many ranks a core each, and has nobody else work for it? */
 #include <unistd.h>
 
 #include "base/cpu.h"
+#include "base/fd.h"
 #include "doctor.h"
 
 static uint32_t affinity(void)
@@ -43,6 +44,25 @@ static void too_few_by_affinity(doctor_list *list, uint32_t ranks, uint32_t core
     else
         doctor_advise(list, "start %s here, and others on other hosts (ronda run --hosts)",
                       doctor_many(cores, "rank").text);
+}
+
+void doctor_load(doctor_list *list, uint32_t ranks)
+{
+    char text[128];
+    double load;
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    if (!rd_file_text("/proc/loadavg", text, sizeof text) || sscanf(text, "%lf", &load) != 1)
+        return;
+    if (load + ranks <= (double)online + 0.5) {
+        doctor_say(list, DOCTOR_OK, "load", "the load of the last minute was %.1f: %s idle", load,
+                   doctor_many((uint64_t)((double)online - load + 0.5), "core").text);
+        return;
+    }
+    doctor_say(list, DOCTOR_NOTE, "load",
+               "the load of the last minute was %.1f on %s: %s may wait for cores that other "
+               "programs use",
+               load, doctor_many((uint64_t)online, "core").text, doctor_many(ranks, "rank").text);
+    doctor_advise(list, "see what runs (top), and end it, wait for it, or start fewer ranks");
 }
 
 void doctor_cores(doctor_list *list, uint32_t ranks)

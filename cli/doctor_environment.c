@@ -8,7 +8,7 @@
 
 static const char PREFIX[] = "RONDA_";
 
-/* advice: of a value that cannot be; NULL: any will do, or others look at it */
+/* advice: how to write a value; NULL: any will do, or another function looks at it */
 static const struct {
     const char *name, *advice;
 } known[] = {
@@ -30,85 +30,40 @@ static const struct {
     {"RONDA_TELL", NULL},
 };
 
-enum { KNOWN = sizeof known / sizeof *known, SETTINGS = 4, LONGEST = 32 };
+enum { KNOWN = sizeof known / sizeof *known };
 
 /* --- names --- */
 
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
-/* How many letters must be changed, added or left out. */
-static uint32_t distance(const char *a, size_t a_length, const char *b)
-{
-    uint32_t row[LONGEST + 1];
-    const size_t length = strlen(b);
-    if (a_length > LONGEST || length > LONGEST)
-        return LONGEST;
-    for (uint32_t j = 0; j <= length; j++)
-        row[j] = j;
-    for (uint32_t i = 1; i <= a_length; i++) {
-        uint32_t before = row[0];
-        row[0] = i;
-        for (uint32_t j = 1; j <= length; j++) {
-            const uint32_t changed = before + (a[i - 1] != b[j - 1]);
-            before = row[j];
-            row[j] = least(changed, least(row[j], row[j - 1]) + 1);
-        }
-    }
-    return row[length];
-}
-
 static void look_at_name(doctor_list *list, const char *variable)
 {
-    const size_t length = strcspn(variable, "=");
-    uint32_t nearest = LONGEST;
-    const char *name = NULL;
+    const int length = (int)strcspn(variable, "=");
+    char names[300] = "";
+    size_t at = 0;
     for (int i = 0; i < KNOWN; i++) {
-        const uint32_t d = distance(variable, length, known[i].name);
-        if (d < nearest) {
-            nearest = d;
-            name = known[i].name;
-        }
+        if ((int)strlen(known[i].name) == length &&
+            strncmp(known[i].name, variable, (size_t)length) == 0)
+            return;
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", known[i].name);
     }
-    if (!nearest)
-        return;
-    const bool near = nearest <= 3;
-    doctor_say(list, near ? DOCTOR_PROBLEM : DOCTOR_NOTE, "variables",
-               "%.*s is set, but ronda reads no variable of this name",
-               length > 100 ? 100 : (int)length, variable);
-    if (near)
-        doctor_advise(list, "is %s meant?", name);
-    else
-        doctor_advise(
-            list, "nothing, if it is another program's; man 3 ronda lists those that ronda reads");
+    doctor_say(list, DOCTOR_PROBLEM, "variables",
+               "%.*s is set, but ronda reads no variable of this name", length > 100 ? 100 : length,
+               variable);
+    doctor_advise(list, "correct its name or unset it; ronda reads %s", names);
 }
 
 /* --- values --- */
 
-/* Each alone, since the library says only what is wrong first. */
-static bool look_at_setting(doctor_list *list, int which)
+/* What ronda_init() would say of the values, and how to write the one that it names. */
+static bool look_at_settings(doctor_list *list)
 {
-    char *kept[SETTINGS] = {NULL};
     rd_settings settings;
     rd_error error;
-    for (int i = 0; i < SETTINGS; i++) {
-        const char *value = getenv(known[i].name);
-        kept[i] = value && i != which ? strdup(value) : NULL;
-        if (i != which)
-            unsetenv(known[i].name);
-    }
-    const bool good = rd_settings_read(NULL, &settings, &error) == RONDA_OK;
-    for (int i = 0; i < SETTINGS; i++)
-        if (kept[i]) {
-            setenv(known[i].name, kept[i], 1);
-            free(kept[i]);
-        }
-    if (good)
+    if (rd_settings_read(NULL, &settings, &error) == RONDA_OK)
         return true;
     doctor_say(list, DOCTOR_PROBLEM, "variables", "%s", error.message);
-    doctor_advise(list, "%s", known[which].advice);
+    for (int i = 0; i < KNOWN; i++)
+        if (known[i].advice && strncmp(error.message, known[i].name, strlen(known[i].name)) == 0)
+            doctor_advise(list, "%s", known[i].advice);
     return false;
 }
 
@@ -120,30 +75,29 @@ static bool is_one_of(const char *text, const char *const names[])
     return false;
 }
 
-static bool look_at_transport(doctor_list *list)
+/* A variable that has one of these values, or none. */
+static bool look_at_choice(doctor_list *list, const char *name, const char *const values[],
+                           const char *advice)
 {
-    static const char *const names[] = {"", "shm", "tcp", "hosts", "auto", NULL};
-    const char *text = getenv("RONDA_TRANSPORT");
-    if (!text || is_one_of(text, names))
+    const char *text = getenv(name);
+    if (!text || is_one_of(text, values))
         return true;
-    doctor_say(list, DOCTOR_PROBLEM, "variables",
-               "RONDA_TRANSPORT=%.100s: there is no such transport", text);
-    doctor_advise(list,
-                  "write shm (one host), tcp (sockets alone), hosts (memory inside hosts, sockets "
-                  "between) or auto");
+    doctor_say(list, DOCTOR_PROBLEM, "variables", "%s=%.100s: there is no such value", name, text);
+    doctor_advise(list, "%s", advice);
     return false;
 }
 
-static bool look_at_checksum(doctor_list *list)
+static bool look_at_choices(doctor_list *list)
 {
-    static const char *const names[] = {"", "0", "1", "auto", NULL};
-    const char *text = getenv("RONDA_CHECKSUM");
-    if (!text || is_one_of(text, names))
-        return true;
-    doctor_say(list, DOCTOR_PROBLEM, "variables", "RONDA_CHECKSUM=%.100s is not 0, 1 or auto",
-               text);
-    doctor_advise(list, "write 1 (always), 0 (never) or auto (between hosts)");
-    return false;
+    static const char *const transports[] = {"", "shm", "tcp", "hosts", "auto", NULL},
+                             *const checksums[] = {"", "0", "1", "auto", NULL};
+    const bool good = look_at_choice(
+        list, "RONDA_TRANSPORT", transports,
+        "write shm (one host), tcp (sockets alone), hosts (memory inside hosts, sockets between) "
+        "or auto");
+    return look_at_choice(list, "RONDA_CHECKSUM", checksums,
+                          "write 1 (always), 0 (never) or auto (between hosts)") &&
+           good;
 }
 
 /* --- who this is --- */
@@ -215,10 +169,8 @@ bool doctor_environment(doctor_list *list, uint32_t *rank, uint32_t *size)
     for (char **v = environ; *v; v++)
         if (strncmp(*v, PREFIX, strlen(PREFIX)) == 0)
             look_at_name(list, *v);
-    for (int i = 0; i < SETTINGS; i++)
-        good = look_at_setting(list, i) && good;
-    good = look_at_transport(list) && good;
-    good = look_at_checksum(list) && good;
+    good = look_at_settings(list) && good;
+    good = look_at_choices(list) && good;
     *rank = 0;
     *size = 1;
     if (address && *address)

@@ -1,11 +1,9 @@
 /* doctor_kernel.c: what ronda asks of the system: each is tried, since containers refuse what kernels have. */
 #include <errno.h>
 #include <linux/membarrier.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,13 +14,17 @@
 
 /* Each: 0, or an errno. */
 
+static int close_made(int fd)
+{
+    const int error = fd < 0 ? errno : 0;
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
 static int try_pidfd(void)
 {
-    const int fd = rd_fd_process(getpid());
-    if (fd < 0)
-        return errno;
-    close(fd);
-    return 0;
+    return close_made(rd_fd_process(getpid()));
 }
 
 static int try_membarrier(void)
@@ -44,55 +46,7 @@ static int try_epoll(void)
 
 static int try_eventfd(void)
 {
-    const int fd = rd_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (fd < 0)
-        return errno;
-    close(fd);
-    return 0;
-}
-
-/* A descriptor goes through a socket of this host. */
-static int pass(const int ends[2])
-{
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    char byte = 1;
-    struct iovec data = {&byte, 1};
-    struct msghdr message = {.msg_iov = &data,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof control.bytes};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(head), &ends[0], sizeof(int));
-    if (sendmsg(ends[0], &message, MSG_NOSIGNAL) != 1)
-        return errno;
-    memset(&control, 0, sizeof control);
-    message.msg_controllen = sizeof control.bytes;
-    if (rd_fd_receive(ends[1], &message, 0) != 1)
-        return errno;
-    head = CMSG_FIRSTHDR(&message);
-    if (!head || head->cmsg_type != SCM_RIGHTS)
-        return ENOTSUP;
-    int fd;
-    memcpy(&fd, CMSG_DATA(head), sizeof fd);
-    close(fd);
-    return 0;
-}
-
-static int try_passing(void)
-{
-    int ends[2];
-    if (rd_fd_pair(ends, SOCK_STREAM))
-        return errno;
-    const int error = pass(ends);
-    close(ends[0]);
-    close(ends[1]);
-    return error;
+    return close_made(rd_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
 }
 
 static const struct {
@@ -107,9 +61,6 @@ static const struct {
     {"eventfd", try_eventfd, DOCTOR_PROBLEM,
      "ranks of one host cannot wake each other and will not start",
      "raise ulimit -n, or use a container whose seccomp profile allows eventfd2"},
-    {"SCM_RIGHTS", try_passing, DOCTOR_PROBLEM,
-     "ranks of one host cannot hand each other their memory and will not start",
-     "use a container whose seccomp profile allows sendmsg and recvmsg on unix sockets"},
     {"membarrier", try_membarrier, DOCTOR_NOTE, "every message takes a fence more",
      "use Linux 4.16 or newer, or a seccomp profile that allows membarrier; or leave it"},
     {"epoll_pwait2", try_epoll, DOCTOR_NOTE, "waits are rounded up to milliseconds",

@@ -29,24 +29,14 @@ static uint32_t number_of(const char *interface, const char *what)
     return value > 0 && value < 100000000 ? (uint32_t)value : 0; /* -1: not known */
 }
 
-static uint32_t number_at(const rd_ip *ip, const char *what)
+uint32_t doctor_mtu(const rd_ip *ip)
 {
     static rd_interface all[RD_INTERFACES];
     const uint32_t count = rd_interfaces_list(all);
     for (uint32_t i = 0; i < count; i++)
         if (rd_ip_equal(&all[i].ip, ip))
-            return number_of(all[i].name, what);
+            return number_of(all[i].name, "mtu");
     return 0;
-}
-
-uint32_t doctor_mtu(const rd_ip *ip)
-{
-    return number_at(ip, "mtu");
-}
-
-uint32_t doctor_megabits(const rd_ip *ip)
-{
-    return number_at(ip, "speed");
 }
 
 /* --- which are offered --- */
@@ -207,7 +197,7 @@ static bool look_at_path(doctor_list *list, const rd_address *address)
     return false;
 }
 
-/* Where no loopback is, strangers could come in: a key is needed. */
+/* Who is not on this host could connect, unless it is a loopback address: then a key is needed. */
 static bool look_at_key(doctor_list *list, const rd_address *address)
 {
     const char *key = getenv("RONDA_KEY"), *insecure = getenv("RONDA_INSECURE");

@@ -1,9 +1,8 @@
-/* doctor_probe.c: can ranks connect to each other?
+/* doctor_probe.c: can ranks connect to the other hosts?
  *
- * A pair that cannot would end the whole world as soon as the two talk, so it is found out before, by
- * sockets beside the world's: every rank listens at a port of its own, and calls the ranks of other hosts at
- * all of their addresses, all at once, as ronda itself would one after the other.  In worlds of many ranks each
- * calls one rank of every other host. */
+ * Two ranks that cannot connect to each other end a world as soon as they try, so this uses sockets beside the
+ * world's: every rank listens at a port of its own and connects to one rank of each other host, at all addresses
+ * of that rank at once.  Ranks of one host take turns through the ranks of another. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -19,173 +18,178 @@
 #include "doctor.h"
 #include "transport/ip.h"
 
-enum { CALL_ALL = 64, QUEUE = 1024 };
+enum { BACKLOG = 1024 };
 
-/* --- being called --- */
+/* --- listening --- */
+
+static int listen_at(const struct sockaddr *name, socklen_t length)
+{
+    const int zero = 0;
+    const int fd = rd_fd(socket(name->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (fd < 0)
+        return -1;
+    if (name->sa_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
+    if (bind(fd, name, length) == 0 && listen(fd, BACKLOG) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
 
 int doctor_probe_open(doctor_facts *own)
 {
-    const int zero = 0;
-    struct sockaddr_in6 any6 = {.sin6_family = AF_INET6};
-    struct sockaddr_in any4 = {.sin_family = AF_INET};
-    struct sockaddr_storage name;
+    const struct sockaddr_in6 any6 = {.sin6_family = AF_INET6};
+    const struct sockaddr_in any4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 name; /* the port is at the same place in both families */
     socklen_t length = sizeof name;
-    int fd = rd_fd(socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (fd >= 0 && (setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero) ||
-                    bind(fd, (const struct sockaddr *)&any6, sizeof any6))) {
-        close(fd);
-        fd = -1;
-    }
-    if (fd < 0) {
-        fd = rd_fd(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-        if (fd >= 0 && bind(fd, (const struct sockaddr *)&any4, sizeof any4)) {
-            close(fd);
-            return -1;
-        }
-    }
+    int fd = listen_at((const struct sockaddr *)&any6, sizeof any6);
     if (fd < 0)
-        return -1;
-    if (listen(fd, QUEUE) || getsockname(fd, (struct sockaddr *)&name, &length)) {
-        close(fd);
-        return -1;
-    }
-    own->port = ntohs(name.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&name)->sin6_port
-                                                 : ((struct sockaddr_in *)&name)->sin_port);
+        fd = listen_at((const struct sockaddr *)&any4, sizeof any4);
+    if (fd >= 0 && getsockname(fd, (struct sockaddr *)&name, &length) == 0)
+        own->port = ntohs(name.sin6_port);
     return fd;
 }
 
-/* --- calling --- */
+/* --- connecting --- */
 
 typedef struct {
-    uint32_t rank;
-    uint32_t address;
-    int fd; /* -1: it has failed */
-    int error;
-} call;
+    uint32_t host; /* as facts number them */
+    const rd_ip *ip;
+    int fd, error; /* fd -1: it has failed, by error */
+} attempt;
 
 typedef struct {
-    call *calls;
-    struct pollfd *polled;
+    attempt *at;
+    struct pollfd *polls;
     uint32_t count;
-    bool *reached; /* [size] */
-} round_of_calls;
+    bool *reached; /* [hosts] */
+} attempts;
 
-/* In large worlds: of each other host the rank that is in turn. */
-static bool is_called(const doctor_facts facts[], uint32_t rank, uint32_t size, uint32_t other)
+/* The rank of a host that this rank connects to. */
+static const doctor_facts *peer_on(const doctor_facts facts[], uint32_t rank, uint32_t size,
+                                   uint32_t host)
 {
-    if (!facts[other].port || facts[other].host == facts[rank].host)
-        return false;
-    if (size <= CALL_ALL)
-        return true;
-    uint32_t mine = 0, theirs = 0, before = 0;
+    uint32_t turn = 0, count = 0;
     for (uint32_t r = 0; r < size; r++) {
-        mine += facts[r].host == facts[rank].host && r < rank;
-        theirs += facts[r].host == facts[other].host;
-        before += facts[r].host == facts[other].host && r < other;
+        turn += r < rank && facts[r].host_index == facts[rank].host_index;
+        count += facts[r].host_index == host;
     }
-    return mine % theirs == before;
+    turn %= count;
+    for (const doctor_facts *f = facts;; f++)
+        if (f->host_index == host && turn-- == 0)
+            return f;
 }
 
-static void start(call *c, const rd_ip *ip, uint16_t port)
+static void give_up(attempt *a)
+{
+    if (a->fd >= 0)
+        close(a->fd);
+    a->fd = -1;
+}
+
+static void start(attempts *all, uint32_t host, const rd_ip *ip, uint16_t port)
 {
     struct sockaddr_storage name;
     const socklen_t length = rd_ip_sockaddr(ip, port, &name);
-    c->error = ETIMEDOUT;
-    c->fd = rd_fd(socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (c->fd >= 0 &&
-        (connect(c->fd, (const struct sockaddr *)&name, length) == 0 || errno == EINPROGRESS))
+    attempt *a = &all->at[all->count++];
+    *a = (attempt){.host = host, .ip = ip, .error = ETIMEDOUT};
+    a->fd = rd_fd(socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (a->fd >= 0 &&
+        (connect(a->fd, (const struct sockaddr *)&name, length) == 0 || errno == EINPROGRESS))
         return;
-    c->error = errno;
-    if (c->fd >= 0)
-        close(c->fd);
-    c->fd = -1;
+    a->error = errno;
+    give_up(a);
 }
 
-static void hang_up(call *c)
+static void look_at(attempts *all, uint32_t i)
 {
-    if (c->fd >= 0)
-        close(c->fd);
-    c->fd = -1;
+    attempt *a = &all->at[i];
+    socklen_t length = sizeof a->error;
+    if (a->fd < 0 || !all->polls[i].revents)
+        return;
+    getsockopt(a->fd, SOL_SOCKET, SO_ERROR, &a->error, &length);
+    all->reached[a->host] |= a->error == 0;
+    give_up(a);
 }
 
-/* Until all were reached or have failed, or the time is over; takes those who call meanwhile. */
-static void hear(round_of_calls *r, int listener, uint64_t until_ns)
+/* Until every host is reached or has failed, or the time is over; accepts connections of others meanwhile. */
+static void await(attempts *all, int listener, uint64_t until_ns)
 {
-    for (uint32_t open = 1; open;) {
+    for (;;) {
         const uint64_t now = rd_now_ns();
-        open = 0;
-        for (uint32_t i = 0; i < r->count; i++) {
-            if (r->calls[i].fd >= 0 && r->reached[r->calls[i].rank])
-                hang_up(&r->calls[i]);
-            r->polled[i] = (struct pollfd){.fd = r->calls[i].fd, .events = POLLOUT};
-            open += r->calls[i].fd >= 0;
+        uint32_t open = 0;
+        for (uint32_t i = 0; i < all->count; i++) {
+            if (all->reached[all->at[i].host])
+                give_up(&all->at[i]);
+            all->polls[i] = (struct pollfd){.fd = all->at[i].fd, .events = POLLOUT};
+            open += all->at[i].fd >= 0;
         }
-        r->polled[r->count] = (struct pollfd){.fd = listener, .events = POLLIN};
+        all->polls[all->count] = (struct pollfd){.fd = listener, .events = POLLIN};
         if (now >= until_ns || !open)
             return;
-        poll(r->polled, r->count + 1, (int)((until_ns - now) / 1000000 + 1));
-        const int guest = r->polled[r->count].revents ? rd_fd(accept(listener, NULL, NULL)) : -1;
-        if (guest >= 0)
-            close(guest);
-        for (uint32_t i = 0; i < r->count; i++) {
-            socklen_t length = sizeof r->calls[i].error;
-            if (r->calls[i].fd < 0 || !r->polled[i].revents)
-                continue;
-            getsockopt(r->calls[i].fd, SOL_SOCKET, SO_ERROR, &r->calls[i].error, &length);
-            r->reached[r->calls[i].rank] |= r->calls[i].error == 0;
-            hang_up(&r->calls[i]);
+        poll(all->polls, all->count + 1, (int)((until_ns - now) / 1000000 + 1));
+        if (all->polls[all->count].revents) {
+            const int fd = rd_fd(accept(listener, NULL, NULL));
+            if (fd >= 0)
+                close(fd);
         }
+        for (uint32_t i = 0; i < all->count; i++)
+            look_at(all, i);
     }
 }
 
-/* "10.0.0.2: No route to host; fd00::2: Connection timed out" */
-static void tell(const round_of_calls *r, const doctor_facts facts[], uint32_t rank,
-                 char why[DOCTOR_TEXT])
+/* --- what came of it --- */
+
+static void say_host(doctor_list *list, const attempts *all, uint32_t host, const char *name)
 {
+    char why[300] = "it has no address but the loopback";
     size_t at = 0;
-    for (uint32_t i = 0; i < r->count && at < DOCTOR_TEXT / 2; i++) {
+    for (uint32_t i = 0; i < all->count && at < sizeof why - RD_IP_TEXT - 80; i++) {
         char ip[RD_IP_TEXT];
-        const call *c = &r->calls[i];
-        if (c->rank != rank || rd_ip_is_loopback(&facts[rank].place.at[c->address]))
+        if (all->at[i].host != host)
             continue;
-        rd_ip_text(&facts[rank].place.at[c->address], ip);
-        at += (size_t)snprintf(why + at, DOCTOR_TEXT - at, "%s%s: %s", at ? "; " : "", ip,
-                               strerror(c->error));
+        rd_ip_text(all->at[i].ip, ip);
+        at += (size_t)snprintf(why + at, sizeof why - at, "%s%s: %.60s", at ? "; " : "", ip,
+                               strerror(all->at[i].error));
     }
+    doctor_say(list, DOCTOR_PROBLEM, "reach", "cannot connect to host %s: %s", name, why);
+    doctor_advise(list,
+                  "see whether a route leads there (ip route get ADDRESS) and no firewall drops it "
+                  "(ranks listen at ports that the system picks: allow all between hosts); "
+                  "RONDA_IFACE names the interfaces to use");
 }
 
-void doctor_probe(const doctor_facts facts[], uint32_t rank, uint32_t size, int listener,
-                  double seconds, uint8_t cut[], char why[DOCTOR_TEXT])
+static uint32_t hosts_in(const doctor_facts facts[], uint32_t size)
 {
-    round_of_calls r = {.calls = calloc((size_t)size * RD_ADDRESSES, sizeof *r.calls),
-                        .polled = calloc((size_t)size * RD_ADDRESSES + 1, sizeof *r.polled),
-                        .reached = calloc(size, sizeof *r.reached)};
-    memset(cut, 0, size);
-    why[0] = 0;
-    if (r.calls && r.polled && r.reached) {
-        for (uint32_t other = 0; other < size; other++) {
-            const rd_place *place = &facts[other].place;
-            if (!is_called(facts, rank, size, other))
-                continue;
-            for (uint32_t a = 0; a < place->count && a < RD_ADDRESSES; a++) {
-                if (rd_ip_is_loopback(&place->at[a]))
-                    continue; /* that would be this host */
-                call *c = &r.calls[r.count++];
-                c->rank = other;
-                c->address = a;
-                start(c, &place->at[a], facts[other].port);
-            }
-        }
-        hear(&r, listener, rd_deadline_ns((uint64_t)(seconds * 1e9)));
-        for (uint32_t other = 0; other < size; other++) {
-            cut[other] = is_called(facts, rank, size, other) && !r.reached[other];
-            if (cut[other] && !why[0])
-                tell(&r, facts, other, why);
-        }
+    uint32_t hosts = 0;
+    for (uint32_t r = 0; r < size; r++)
+        hosts = facts[r].host_index >= hosts ? facts[r].host_index + 1 : hosts;
+    return hosts;
+}
+
+void doctor_probe(doctor_list *list, const doctor_facts facts[], uint32_t rank, uint32_t size,
+                  int listener, double seconds)
+{
+    const uint32_t hosts = hosts_in(facts, size);
+    attempts all = {.at = calloc((size_t)hosts * RD_ADDRESSES, sizeof *all.at),
+                    .polls = calloc((size_t)hosts * RD_ADDRESSES + 1, sizeof *all.polls),
+                    .reached = calloc(hosts, sizeof *all.reached)};
+    const bool good = all.at && all.polls && all.reached;
+    for (uint32_t h = 0; h < hosts && good; h++) {
+        const doctor_facts *peer = peer_on(facts, rank, size, h);
+        all.reached[h] = h == facts[rank].host_index || !peer->port; /* 0: it cannot be probed */
+        for (uint32_t a = 0; a < peer->place.count && a < RD_ADDRESSES && !all.reached[h]; a++)
+            if (!rd_ip_is_loopback(&peer->place.at[a])) /* that would be this host */
+                start(&all, h, &peer->place.at[a], peer->port);
     }
-    for (uint32_t i = 0; i < r.count && r.calls; i++)
-        hang_up(&r.calls[i]);
-    free(r.calls);
-    free(r.polled);
-    free(r.reached);
+    if (good)
+        await(&all, listener, rd_deadline_ns((uint64_t)(seconds * 1e9)));
+    for (uint32_t h = 0; h < hosts && good; h++)
+        if (!all.reached[h])
+            say_host(list, &all, h, peer_on(facts, rank, size, h)->host_name);
+    for (uint32_t i = 0; i < all.count; i++)
+        give_up(&all.at[i]);
+    free(all.at);
+    free(all.polls);
+    free(all.reached);
 }

@@ -94,8 +94,6 @@ void doctor_print(const doctor_report *r)
         if (f->advice[0])
             printf("         -> %s\n", f->advice);
     }
-    if (r->pair_count)
-        doctor_print_matrix(r);
 }
 
 /* --- for programs --- */
@@ -117,34 +115,17 @@ static void print_member(const char *name, const char *text)
     print_text(text);
 }
 
-static void print_ranks(const doctor_report *r)
-{
-    printf("  \"hosts\": [");
-    for (uint32_t i = 0; r->facts && i < r->size; i++) {
-        printf("%s", i ? ", " : "");
-        print_text(r->facts[i].host_name);
-    }
-    printf("],\n  \"pairs\": [");
-    for (uint32_t i = 0; i < r->pair_count; i++) {
-        const doctor_pair *p = &r->pairs[i];
-        printf("%s\n    {\"a\": %" PRIu32 ", \"b\": %" PRIu32
-               ", \"a_reaches_b\": %s, \"b_reaches_a\": %s",
-               i ? "," : "", p->a, p->b, p->cut & 1 ? "false" : "true",
-               p->cut & 2 ? "false" : "true");
-        if (p->measured)
-            printf(", \"latency_us\": %.3f, \"bytes_per_second\": %.0f", p->us, p->rate);
-        printf("}");
-    }
-    printf("%s],\n", r->pair_count ? "\n  " : "");
-}
-
 void doctor_print_json(const doctor_report *r)
 {
     printf("{\n  \"version\": %" PRIu32 ",\n  \"rank\": %" PRIu32 ",\n  \"size\": %" PRIu32
            ",\n  \"problems\": %" PRIu32 ",\n",
            ronda_version(), r->rank, r->size, doctor_problems(&r->list));
+    for (uint32_t i = 0; r->facts && i < r->size; i++) {
+        printf(i ? ", " : "  \"hosts\": [");
+        print_text(r->facts[i].host_name);
+    }
     if (r->facts)
-        print_ranks(r);
+        printf("],\n");
     printf("  \"findings\": [");
     for (uint32_t i = 0; i < r->list.count; i++) {
         const doctor_finding *f = &r->list.at[i];

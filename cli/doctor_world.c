@@ -1,12 +1,11 @@
-/* doctor_world.c: ranks look at their machines and at each other; rank 0 puts it together.
+/* doctor_world.c: every rank looks at its machine and connects to the other hosts; rank 0 prints what all found.
  *
- * Until it is known who can connect to whom everything goes between rank 0 and one other, by collectives that
- * connect nobody else: two ranks that cannot reach each other end a world as soon as they try.
+ *     facts      of every rank to rank 0, and all of them back to every rank
+ *     findings   of every rank to rank 0, which compares the facts, merges equal findings and prints
+ *     a byte     of rank 0 to all: listeners may be closed
  *
- *     all facts to rank 0, and back to every rank
- *     findings, and who cannot be reached, to rank 0
- *     go: unless a pair is cut, rank 0 conducts the pairs (doctor_pairs.c)
- */
+ * Collectives connect rank 0 with each other rank and no others ("direct"): two ranks that cannot reach each
+ * other end a world as soon as they try. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,17 +19,23 @@
 
 static const char ME[] = "doctor";
 
-static const uint64_t PATIENCE_NS = 600000000000u;
+static const uint64_t TIMEOUT_NS = 600000000000u;
+
+enum { MOST_FINDINGS = 12 }; /* that a rank tells rank 0: more would be the same trouble again */
+
+typedef struct {
+    uint32_t count;
+    doctor_finding at[MOST_FINDINGS];
+} findings;
 
 typedef struct {
     ronda_comm *comm;
     const doctor_request *request;
-    uint32_t rank, size, hosts;
+    uint32_t rank, size;
+    uint32_t hosts;      /* rank 0 knows it */
     doctor_facts *facts; /* [size] */
     doctor_list own, interfaces;
     int listener;
-    uint8_t *cut;             /* [size] of this rank; rank 0: [size][size] */
-    char (*why)[DOCTOR_TEXT]; /* rank 0: [size]; else one */
 } world;
 
 /* --- findings of several ranks --- */
@@ -66,31 +71,29 @@ static void name_ranks(const world *w, const bool said[], char who[DOCTOR_WHO])
     }
 }
 
-static bool is_same(const doctor_finding *a, const doctor_finding *b)
+static bool has(const doctor_finding list[], uint32_t count, const doctor_finding *f)
 {
-    return a->level == b->level && strcmp(a->text, b->text) == 0 &&
-           strcmp(a->advice, b->advice) == 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (list[i].level == f->level && strcmp(list[i].text, f->text) == 0 &&
+            strcmp(list[i].advice, f->advice) == 0)
+            return true;
+    return false;
 }
 
-/* lists[r]: of rank r.  What several have said is said once, with their names. */
-static void merge(const world *w, const doctor_list lists[], doctor_list *out)
+/* What several ranks found is said once, with their names. */
+static void merge(const world *w, const findings all[], doctor_list *out)
 {
     bool *said = calloc(w->size, sizeof *said);
-    for (uint32_t r = 0; r < w->size && said; r++)
-        for (uint32_t i = 0; i < lists[r].count; i++) {
-            doctor_finding f = lists[r].at[i];
-            bool known = false;
-            memset(said, 0, w->size);
-            for (uint32_t k = 0; k < w->size; k++)
-                for (uint32_t j = 0; j < lists[k].count; j++)
-                    said[k] |= is_same(&lists[k].at[j], &f);
-            for (uint32_t k = 0; k < r; k++)
-                known |= said[k];
-            if (known)
-                continue;
-            name_ranks(w, said, f.who);
-            doctor_add(out, &f);
-        }
+    const uint32_t before = out->count;
+    for (uint32_t r = 0; r < w->size; r++)
+        for (uint32_t i = 0; i < all[r].count; i++)
+            if (!has(out->at, out->count, &all[r].at[i]))
+                doctor_add(out, &all[r].at[i]);
+    for (uint32_t i = before; i < out->count && said; i++) {
+        for (uint32_t r = 0; r < w->size; r++)
+            said[r] = has(all[r].at, all[r].count, &out->at[i]);
+        name_ranks(w, said, out->at[i].who);
+    }
     free(said);
 }
 
@@ -118,10 +121,8 @@ static void find_facts(world *w, doctor_facts *own)
     own->online = online > 0 ? (uint32_t)online : 1;
     doctor_interfaces(&w->interfaces, &own->place);
     rd_host_name(own->place.name);
-    if (own->place.count) {
+    if (own->place.count)
         own->mtu = doctor_mtu(&own->place.at[0]);
-        own->megabits = doctor_megabits(&own->place.at[0]);
-    }
     copy_variable("RONDA_TIMEOUT", own->timeout, sizeof own->timeout);
     copy_variable("RONDA_ALGO", own->algo, sizeof own->algo);
     copy_variable("RONDA_TRANSPORT", own->transport, sizeof own->transport);
@@ -209,6 +210,7 @@ static void examine(world *w)
         here += w->facts[r].host == w->facts[w->rank].host;
         apart |= w->facts[r].host != w->facts[w->rank].host;
     }
+    doctor_load(&w->own, here);
     if (here > 1)
         doctor_memory(&w->own, here);
     doctor_files(&w->own, w->size);
@@ -217,91 +219,10 @@ static void examine(world *w)
         doctor_add(&w->own, &w->interfaces.at[i]);
     keep_trouble(&w->own);
     if (apart)
-        doctor_probe(w->facts, w->rank, w->size, w->listener, w->request->seconds, w->cut,
-                     w->why[0]);
+        doctor_probe(&w->own, w->facts, w->rank, w->size, w->listener, w->request->seconds);
 }
 
-/* Everybody makes room for as many as the one with most has; all: rank 0's, [size][*most] */
-static bool exchange_findings(world *w, uint32_t counts[], uint32_t *most, doctor_finding **all)
-{
-    const uint32_t own = w->own.count;
-    const doctor_finding none = {0};
-    if (!collect(w, &own, counts, sizeof own))
-        return false;
-    *most = 1;
-    for (uint32_t r = 0; r < w->size && !w->rank; r++)
-        *most = counts[r] > *most ? counts[r] : *most;
-    if (!spread(w, most, sizeof *most))
-        return false;
-    while (w->own.count < *most)
-        doctor_add(&w->own, &none);
-    *all = w->rank ? NULL : calloc((size_t)w->size * *most, sizeof **all);
-    const bool good = w->own.count >= *most && (w->rank || *all) &&
-                      collect(w, w->own.at, *all, *most * sizeof **all);
-    w->own.count = own;
-    return good;
-}
-
-static bool exchange_cuts(world *w)
-{
-    uint8_t *cut = malloc(w->size);
-    char why[DOCTOR_TEXT];
-    if (cut)
-        memcpy(cut, w->cut, w->size);
-    memcpy(why, w->why[0], sizeof why);
-    const bool good =
-        cut && collect(w, cut, w->cut, w->size) && collect(w, why, w->why, sizeof why);
-    free(cut);
-    return good;
-}
-
-/* --- what rank 0 says --- */
-
-/* One line for two hosts, whichever of their ranks are concerned. */
-static void say_cut(const world *w, uint32_t a, uint32_t b, doctor_list *list)
-{
-    char one[DOCTOR_WHO], two[DOCTOR_WHO];
-    const uint8_t *cut = w->cut;
-    const bool both = cut[(size_t)b * w->size + a];
-    doctor_rank_name(w->facts, a, one, sizeof one);
-    doctor_rank_name(w->facts, b, two, sizeof two);
-    doctor_say(list, DOCTOR_PROBLEM, "reach", "%s and %s: %s: %.200s", one, two,
-               both ? "neither can connect to the other" : "the first cannot connect to the second",
-               w->why[a]);
-    doctor_advise(list,
-                  "see whether a route leads there (ip route get ADDRESS) and no firewall drops it "
-                  "(ranks listen at ports that the system picks: allow all between hosts); "
-                  "RONDA_IFACE names the interfaces to use");
-}
-
-static uint32_t say_cuts(const world *w, doctor_list *list)
-{
-    const uint32_t n = w->size;
-    bool *said = calloc((size_t)w->hosts * w->hosts, sizeof *said);
-    uint32_t cuts = 0;
-    for (uint32_t i = 0; i < n * n && said; i++) {
-        const uint32_t a = i / n, b = i % n;
-        const uint32_t x = w->facts[a].host_index, y = w->facts[b].host_index;
-        if (!w->cut[(size_t)a * n + b])
-            continue;
-        cuts++;
-        if (!said[x * w->hosts + y])
-            say_cut(w, a, b, list);
-        said[x * w->hosts + y] = true;
-        if (w->cut[(size_t)b * n + a])
-            said[y * w->hosts + x] = true;
-    }
-    free(said);
-    return cuts;
-}
-
-static void say_world(const world *w, doctor_list *list)
-{
-    const uint32_t v = ronda_version();
-    doctor_say(list, DOCTOR_OK, "world", "%s on %s, ronda %u.%u.%u, over %s",
-               doctor_many(w->size, "rank").text, doctor_many(w->hosts, "host").text, v / 10000,
-               v / 100 % 100, v % 100, w->comm->link->transport->name);
-}
+/* --- what rank 0 prints --- */
 
 static int print(const doctor_report *report)
 {
@@ -312,53 +233,30 @@ static int print(const doctor_report *report)
     return doctor_problems(&report->list) ? CLI_FAILED : CLI_OK;
 }
 
-static void say_reach(world *w, doctor_list *list, uint32_t cuts)
+static bool all_reached(const doctor_list *list)
 {
-    if (!cuts)
-        doctor_say(list, DOCTOR_OK, "reach", "%s",
-                   w->hosts > 1 ? "ranks of all hosts can connect to each other"
-                                : "all ranks have met");
-    else
-        doctor_say(list, DOCTOR_NOTE, "pairs",
-                   "latency and bandwidth are measured when all ranks can connect to each other");
+    for (uint32_t i = 0; i < list->count; i++)
+        if (strcmp(list->at[i].about, "reach") == 0)
+            return false;
+    return true;
 }
 
-/* Whatever happens is said. */
-static void measure(world *w, doctor_report *report, doctor_pair *pairs, bool whole)
-{
-    doctor_list *list = &report->list;
-    uint8_t go = pairs && whole;
-    for (uint32_t i = 0; i < report->pair_count && pairs; i++) {
-        doctor_pair *p = &pairs[i];
-        p->cut = (uint8_t)(w->cut[(size_t)p->a * w->size + p->b] |
-                           w->cut[(size_t)p->b * w->size + p->a] << 1);
-    }
-    if (!spread(w, &go, sizeof go) ||
-        (go && !doctor_pairs_conduct(w->comm, w->facts, pairs, report->pair_count))) {
-        doctor_say(list, DOCTOR_PROBLEM, "pairs", "the pairs could not be measured: %.380s",
-                   ronda_last_error(w->comm));
-        doctor_advise(list,
-                      "look at the ranks that are named, and at what lies between their hosts");
-    }
-    if (pairs)
-        doctor_outliers(list, w->facts, w->size, pairs, report->pair_count);
-}
-
-static int conclude(world *w, const doctor_list lists[])
+static int conclude(const world *w, const findings all[])
 {
     doctor_report report = {.size = w->size, .facts = w->facts, .json = w->request->json};
     doctor_list *list = &report.list;
-    say_world(w, list);
-    merge(w, lists, list);
+    const uint32_t v = ronda_version();
+    doctor_say(list, DOCTOR_OK, "world", "%s on %s, ronda %u.%u.%u, over %s",
+               doctor_many(w->size, "rank").text, doctor_many(w->hosts, "host").text, v / 10000,
+               v / 100 % 100, v % 100, w->comm->link->transport->name);
+    merge(w, all, list);
     doctor_compare(list, w->facts, w->size);
-    const uint32_t cuts = say_cuts(w, list);
-    say_reach(w, list, cuts);
-    doctor_pair *pairs = doctor_pairs_choose(w->facts, w->size, &report.pair_count);
-    report.pairs = pairs;
-    measure(w, &report, pairs, !cuts);
+    if (all_reached(list))
+        doctor_say(list, DOCTOR_OK, "reach", "%s",
+                   w->hosts > 1 ? "ranks of all hosts can connect to each other"
+                                : "all ranks have met");
     const int status = print(&report);
     free(list->at);
-    free(pairs);
     return status;
 }
 
@@ -387,48 +285,34 @@ static int say_alone(world *w)
     return CLI_FAILED;
 }
 
-/* What rank 0 has of all, or nobody. */
-static int put_together(world *w, const uint32_t counts[], uint32_t most, doctor_finding *all)
+static int failed(const world *w)
 {
-    uint8_t go = 0;
-    if (w->rank) {
-        if (!spread(w, &go, sizeof go) || (go && !doctor_pairs_follow(w->comm)))
-            return CLI_FAILED; /* rank 0 says why */
-        return CLI_OK;
-    }
-    doctor_list *lists = calloc(w->size, sizeof *lists);
-    if (!lists)
-        return cli_failed(ME, "rank 0: no memory");
-    for (uint32_t r = 0; r < w->size; r++)
-        lists[r] = (doctor_list){.at = all + (size_t)r * most, .count = counts[r]};
-    const int status = conclude(w, lists);
-    free(lists);
-    return status;
+    return cli_failed(ME, "rank %u: %s", w->rank, ronda_last_error(w->comm));
 }
 
 static int be_rank(world *w)
 {
-    const size_t rows = w->rank ? 1 : w->size;
-    uint32_t *counts = calloc(w->size, sizeof *counts), most = 0;
-    doctor_finding *all = NULL;
-    int status;
+    findings own = {0}, *all = w->rank ? NULL : calloc(w->size, sizeof *all);
+    uint8_t probed = 1;
+    int status = CLI_OK;
     w->facts = calloc(w->size, sizeof *w->facts);
-    w->cut = calloc(rows, w->size);
-    w->why = calloc(rows, sizeof *w->why);
-    ronda_set_timeout(w->comm, PATIENCE_NS);
-    if (!counts || !w->facts || !w->cut || !w->why) {
-        status = cli_failed(ME, "rank %u: no memory", w->rank);
-    } else if (!exchange_facts(w)) {
-        status = cli_failed(ME, "rank %u: %s", w->rank, ronda_last_error(w->comm));
-    } else {
-        examine(w);
-        if (exchange_findings(w, counts, &most, &all) && exchange_cuts(w))
-            status = put_together(w, counts, most, all);
-        else
-            status = cli_failed(ME, "rank %u: %s", w->rank, ronda_last_error(w->comm));
+    ronda_set_timeout(w->comm, TIMEOUT_NS);
+    if (!w->facts || (!w->rank && !all))
+        return cli_failed(ME, "rank %u: no memory", w->rank);
+    if (!exchange_facts(w)) {
+        free(all);
+        return failed(w);
     }
+    examine(w);
+    own.count = w->own.count < MOST_FINDINGS ? w->own.count : MOST_FINDINGS;
+    if (own.count)
+        memcpy(own.at, w->own.at, own.count * sizeof *own.at);
+    /* Nobody closes its listener before all have probed: that is when rank 0 has their findings. */
+    if (!collect(w, &own, all, sizeof own) || !spread(w, &probed, sizeof probed))
+        status = failed(w);
+    else if (!w->rank)
+        status = conclude(w, all);
     free(all);
-    free(counts);
     return status;
 }
 
@@ -449,7 +333,5 @@ int doctor_world(doctor_list *own, const doctor_request *request, uint32_t rank,
     *own = w.own;
     free(w.interfaces.at);
     free(w.facts);
-    free(w.cut);
-    free(w.why);
     return status;
 }

@@ -1,7 +1,6 @@
 /* hosts.c: reading lists of hosts. */
 #include "hosts.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,13 +9,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "args.h"
 #include "base/fd.h"
 #include "base/mem.h"
 
-enum { FILE_MOST = 1 << 20, SHOWN = 60 };
+enum { FILE_MOST = 1 << 20, ENTRY_MOST = 600 };
+
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+static const char BLANKS[] = " \t\r";
 
 typedef struct {
-    const char *source, *at, *end; /* at .. end: what is left of the entry */
+    const char *source;
     uint32_t line;
     bool commas;
     char *why;
@@ -41,145 +44,50 @@ static bool wrong(const reader *r, const char *format, ...)
     return false;
 }
 
-/* --- words --- */
+/* --- an entry: "NAME", "NAME:SLOTS", "NAME SLOTS" or "NAME slots=SLOTS" --- */
 
-static bool blank(char c)
+/* Copies "name", "me@name" or "me@[fe80::1%eth0]" without its brackets.  Where the name ends; NULL: it is none. */
+static const char *read_name(const char *text, hosts_host *h)
 {
-    return c == ' ' || c == '\t' || c == '\r';
+    const size_t user = strspn(text, LETTERS);
+    const char *host = user && text[user] == '@' ? text + user + 1 : text;
+    const size_t bracket = *host == '[', before = (size_t)(host - text);
+    const char *from = host + bracket;
+    const size_t length = strspn(from, bracket ? LETTERS ":%" : LETTERS);
+    const char *end = from + length + bracket;
+    if (!length || *text == '-' || *from == '-' || before + length >= HOSTS_NAME ||
+        (bracket && (from[length] != ']' || !memchr(from, ':', length))))
+        return NULL;
+    if (*end && *end != ':' && !strchr(BLANKS, *end))
+        return NULL;
+    snprintf(h->name, sizeof h->name, "%.*s%.*s", (int)before, text, (int)length, from);
+    return end;
 }
 
-static void skip_blanks(reader *r)
-{
-    while (r->at < r->end && blank(*r->at))
-        r->at++;
-}
-
-/* What is there up to the next blank, for messages. */
-static int shown(const reader *r, const char *from)
-{
-    int length = 0;
-    while (from + length < r->end && !blank(from[length]) && length < SHOWN)
-        length++;
-    return length;
-}
-
-static bool name_character(char c)
-{
-    return isalnum((unsigned char)c) || c == '.' || c == '-' || c == '_';
-}
-
-/* Appends one character; a name too long shows in the end. */
-static void append(hosts_host *h, size_t *length, char c)
-{
-    if (*length + 1 < sizeof h->name)
-        h->name[*length] = c;
-    ++*length;
-}
-
-/* "[fe80::1%eth0]" */
-static bool read_brackets(reader *r, hosts_host *h, size_t *length)
-{
-    const char *start = r->at++;
-    bool zone = false, colon = false;
-    for (; r->at < r->end && *r->at != ']'; r->at++) {
-        const char c = *r->at;
-        zone |= c == '%';
-        colon |= c == ':';
-        if (!(zone ? name_character(c) || c == '%'
-                   : isxdigit((unsigned char)c) || c == ':' || c == '.'))
-            return wrong(r, "'%.*s' is not an address of IPv6", shown(r, start), start);
-        append(h, length, c);
-    }
-    if (r->at >= r->end)
-        return wrong(r, "'%.*s' lacks its ']'", shown(r, start), start);
-    r->at++;
-    return colon || wrong(r, "'%.*s' is not an address of IPv6", shown(r, start), start);
-}
-
-static bool read_plain(reader *r, hosts_host *h, size_t *length)
-{
-    const char *start = r->at;
-    for (; r->at < r->end && name_character(*r->at); r->at++)
-        append(h, length, *r->at);
-    if (r->at == start)
-        return wrong(r, "'%.*s' does not begin with the name of a host", shown(r, start), start);
-    return *start != '-' || wrong(r, "'%.*s': no name begins with '-'", shown(r, start), start);
-}
-
-static bool read_name(reader *r, hosts_host *h)
-{
-    const char *start = r->at;
-    size_t length = 0;
-    bool brackets = *r->at == '[';
-    if (!brackets && !read_plain(r, h, &length))
-        return false;
-    if (length && r->at < r->end && *r->at == '@') {
-        append(h, &length, *r->at++);
-        if (r->at >= r->end || blank(*r->at))
-            return wrong(r, "'%.*s' lacks the host behind '@'", shown(r, start), start);
-        brackets = *r->at == '[';
-        if (!brackets && !read_plain(r, h, &length))
-            return false;
-    }
-    if (brackets && !read_brackets(r, h, &length))
-        return false;
-    if (length >= sizeof h->name)
-        return wrong(r, "the name '%.*s...' is longer than %d characters", shown(r, start), start,
-                     HOSTS_NAME - 1);
-    if (r->at < r->end && !blank(*r->at) && *r->at != ':')
-        return wrong(r, "a host's name cannot have '%c' in it: '%.*s'",
-                     isprint((unsigned char)*r->at) ? *r->at : '?', shown(r, start), start);
-    return true;
-}
-
-/* --- slots --- */
-
-static bool read_slots(reader *r, uint32_t *out)
-{
-    const char *start = r->at;
-    uint32_t value = 0;
-    for (; r->at < r->end && isdigit((unsigned char)*r->at); r->at++)
-        value = value <= HOSTS_MOST_SLOTS ? value * 10 + (uint32_t)(*r->at - '0') : value;
-    if (r->at < r->end && *r->at == ':')
-        return wrong(r, "an address of IPv6 stands in brackets: [fe80::1]:4");
-    if (r->at == start || (r->at < r->end && !blank(*r->at)))
-        return wrong(r, "'%.*s' is not a number of slots", shown(r, start), start);
-    if (value < 1 || value > HOSTS_MOST_SLOTS)
-        return wrong(r, "%.*s slots are not within 1..%d", shown(r, start), start,
-                     HOSTS_MOST_SLOTS);
-    *out = value;
-    return true;
-}
-
-/* What follows the name: ":4", "4", "slots=4" or nothing. */
-static bool read_rest(reader *r, hosts_host *h)
+static bool read_slots(const reader *r, const char *text, uint32_t *out)
 {
     static const char word[] = "slots=";
-    const size_t length = sizeof word - 1;
-    h->slots = 1;
-    if (r->at < r->end && *r->at == ':') {
-        r->at++;
-        if (!read_slots(r, &h->slots))
-            return false;
-    } else {
-        skip_blanks(r);
-        if ((size_t)(r->end - r->at) >= length && memcmp(r->at, word, length) == 0) {
-            r->at += length;
-            if (!read_slots(r, &h->slots))
-                return false;
-        } else if (r->at < r->end && !isdigit((unsigned char)*r->at)) {
-            return wrong(r, "what is '%.*s'?  A line is NAME SLOTS", shown(r, r->at), r->at);
-        } else if (r->at < r->end && !read_slots(r, &h->slots)) {
-            return false;
-        }
+    uint64_t slots = 1;
+    const bool colon = *text == ':';
+    const char *from = colon ? text + 1 : text + strspn(text, BLANKS), *end = from;
+    if (!colon && strncmp(from, word, sizeof word - 1) == 0)
+        end = from += sizeof word - 1;
+    if (from == text) { /* there is nothing */
+        *out = 1;
+        return true;
     }
-    skip_blanks(r);
-    return r->at >= r->end || wrong(r, "what is '%.*s', behind the slots?", shown(r, r->at), r->at);
+    if (!cli_digits(from, &slots, &end) || slots < 1 || slots > HOSTS_MOST_SLOTS ||
+        end[strspn(end, BLANKS)])
+        return wrong(r, "'%.60s' is not a number of slots, 1..%d%s", from, HOSTS_MOST_SLOTS,
+                     strchr(from, ':') ? "; an address of IPv6 stands in brackets: [fe80::1]:4"
+                                       : "");
+    *out = (uint32_t)slots;
+    return true;
 }
 
 /* --- the list --- */
 
-static bool add(reader *r, hosts_list *l, const hosts_host *h)
+static bool add(const reader *r, hosts_list *l, const hosts_host *h)
 {
     for (uint32_t i = 0; i < l->count; i++)
         if (strcmp(l->at[i].name, h->name) == 0) {
@@ -202,17 +110,28 @@ static bool add(reader *r, hosts_list *l, const hosts_host *h)
     return true;
 }
 
-/* An entry is r->at .. r->end. */
-static bool read_entry(reader *r, hosts_list *l)
+/* text: an entry with its blanks, and a line's comment. */
+static bool read_entry(reader *r, const char *text, size_t length, hosts_list *l)
 {
+    char entry[ENTRY_MOST];
     hosts_host h = {0};
-    const char *comment = r->commas ? NULL : memchr(r->at, '#', (size_t)(r->end - r->at));
-    if (comment)
-        r->end = comment;
-    skip_blanks(r);
-    if (r->at >= r->end)
+    const char *comment = r->commas ? NULL : memchr(text, '#', length);
+    length = comment ? (size_t)(comment - text) : length;
+    while (length && strchr(BLANKS, *text) && *text) {
+        text++;
+        length--;
+    }
+    while (length && strchr(BLANKS, text[length - 1]) && text[length - 1])
+        length--;
+    if (!length)
         return !r->commas || wrong(r, "a host is missing: it is NAME:SLOTS,NAME:SLOTS");
-    return read_name(r, &h) && read_rest(r, &h) && add(r, l, &h);
+    if (length >= sizeof entry || memchr(text, 0, length))
+        return wrong(r, "this is too long for a host");
+    snprintf(entry, sizeof entry, "%.*s", (int)length, text);
+    const char *rest = read_name(entry, &h);
+    if (!rest)
+        return wrong(r, "'%.60s' is no host: it is NAME, USER@NAME or [ADDRESS] of IPv6", entry);
+    return read_slots(r, rest, &h.slots) && add(r, l, &h);
 }
 
 bool hosts_read(const char *text, size_t length, bool commas, const char *source, hosts_list *out,
@@ -223,14 +142,13 @@ bool hosts_read(const char *text, size_t length, bool commas, const char *source
     const char *end = text + length;
     for (const char *at = text; at < end || (commas && at == end);) {
         const char *stop = at < end ? memchr(at, commas ? ',' : '\n', (size_t)(end - at)) : NULL;
-        r.at = at;
-        r.end = stop ? stop : end;
+        stop = stop ? stop : end;
         r.line++;
-        if (!read_entry(&r, &l)) {
+        if (!read_entry(&r, at, (size_t)(stop - at), &l)) {
             hosts_free(&l);
             return false;
         }
-        at = (stop ? stop : end) + 1;
+        at = stop + 1;
     }
     if (!l.count) {
         snprintf(why, HOSTS_WHY, "%.80s: there is no host in it", source);

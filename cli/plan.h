@@ -1,4 +1,4 @@
-/* plan.h: what `ronda plan` was asked. */
+/* plan.h: the request of `ronda plan`. */
 #ifndef CLI_PLAN_H
 #define CLI_PLAN_H
 
@@ -11,6 +11,7 @@ typedef struct {
     ronda_op op;
     uint64_t segment_bytes;        /* of a message; 0: plans are never cut */
     bool cut;                      /* and it was given */
+    const char *name;              /* of the algorithm, as it was given */
     const rd_algorithm *algorithm; /* NULL: whatever would be chosen */
     const rd_algorithm *forced;    /* by RONDA_ALGO; NULL: none */
     cli_host_map map;              /* who is on which host; cli_plan() makes shape.hosts of it */
@@ -23,7 +24,7 @@ typedef struct {
 /* plan_args.c: reads the arguments; CLI_OK, or the user was told. */
 int cli_plan_read(int count, char **arguments, cli_plan_request *out);
 
-/* draw.c: the pictures that were asked for, of request->algorithm. */
+/* draw.c: the pictures of request->algorithm, as text or as a file. */
 int cli_draw(const cli_plan_request *request);
 
 /* choice.c: which algorithm is cheapest for a shape, the others' prices, and why. */

@@ -13,136 +13,55 @@ static const char ME[] = "plan";
 
 enum { MOST_RANKS = 1024 };
 
-enum {
-    COLLECTIVE,
-    ALGO,
-    SIZE,
-    HOSTS,
-    RANK,
-    COUNT,
-    TYPE,
-    OP,
-    ROOT,
-    IN_PLACE,
-    SEGMENT,
-    ALL_RANKS,
-    SUMMARY,
-    LIST,
-    THREADS,
-    DRAW,
-    SVG
-};
-
-static const cli_option options[] = {[COLLECTIVE] = {"collective", 'c', true},
-                                     [ALGO] = {"algo", 'a', true},
-                                     [SIZE] = {"size", 'n', true},
-                                     [HOSTS] = {"hosts", 0, true},
-                                     [RANK] = {"rank", 'r', true},
-                                     [COUNT] = {"count", 0, true},
-                                     [TYPE] = {"type", 0, true},
-                                     [OP] = {"op", 0, true},
-                                     [ROOT] = {"root", 0, true},
-                                     [IN_PLACE] = {"in-place", 0, false},
-                                     [SEGMENT] = {"segment", 0, true},
-                                     [ALL_RANKS] = {"all-ranks", 0, false},
-                                     [SUMMARY] = {"summary", 0, false},
-                                     [LIST] = {"list", 0, false},
-                                     [THREADS] = {"threads", 0, false},
-                                     [DRAW] = {"draw", 0, false},
-                                     [SVG] = {"svg", 0, true},
-                                     {NULL, 0, false}};
-
-typedef struct {
-    cli_plan_request request;
-    uint32_t given; /* bit i: option i */
-    const char *algorithm;
-} reading;
-
-static bool given(const reading *r, int option)
+static bool read_kind(const cli_args *a, void *request)
 {
-    return r->given >> option & 1;
+    return cli_kind(a, &((cli_plan_request *)request)->shape.kind);
 }
 
-static bool number32(const cli_args *a, uint64_t least, uint64_t most, uint32_t *out)
+static bool read_hosts(const cli_args *a, void *request)
 {
-    uint64_t value;
-    if (!cli_number(a, least, most, &value))
-        return false;
-    *out = (uint32_t)value;
-    return true;
+    return cli_read_hosts(a, &((cli_plan_request *)request)->map);
 }
 
-static bool read_type(const cli_args *a, ronda_type *out)
+static bool read_type(const cli_args *a, void *request)
 {
-    *out = rd_type_named(a->value);
-    return *out ||
-           cli_wrong(ME,
-                     "there is no type '%s'; there are f16, bf16, f32, f64, i8, u8, i16, u16, i32, "
-                     "u32, i64, u64",
-                     a->value) == CLI_OK;
+    return cli_type(a, &((cli_plan_request *)request)->type);
 }
 
-static bool read_op(const cli_args *a, ronda_op *out)
+static bool read_op(const cli_args *a, void *request)
 {
-    *out = rd_op_named(a->value);
-    return *out ||
-           cli_wrong(ME,
-                     "there is no op '%s'; there are sum, mean, prod, min, max, band, bor, bxor",
-                     a->value) == CLI_OK;
+    return cli_op(a, &((cli_plan_request *)request)->op);
 }
 
-static bool read_one(reading *r, const cli_args *a, int option)
-{
-    cli_plan_request *q = &r->request;
-    r->given |= 1u << option;
-    switch (option) {
-    case COLLECTIVE:
-        return cli_kind(a, &q->shape.kind);
-    case ALGO:
-        r->algorithm = a->value;
-        return true;
-    case SIZE:
-        return number32(a, 1, MOST_RANKS, &q->shape.size);
-    case HOSTS:
-        return cli_read_hosts(a, &q->map);
-    case RANK:
-        return number32(a, 0, MOST_RANKS - 1, &q->shape.rank);
-    case COUNT:
-        return cli_number(a, 0, PTRDIFF_MAX, &q->shape.count);
-    case TYPE:
-        return read_type(a, &q->type);
-    case OP:
-        return read_op(a, &q->op);
-    case ROOT:
-        return number32(a, 0, MOST_RANKS - 1, &q->shape.root);
-    case SEGMENT:
-        return q->cut = cli_number(a, 0, PTRDIFF_MAX, &q->segment_bytes);
-    case IN_PLACE:
-        return q->shape.in_place = true;
-    case ALL_RANKS:
-        return q->all_ranks = true;
-    case SUMMARY:
-        return q->summary = true;
-    case THREADS:
-        return q->threads = true;
-    case DRAW:
-        return q->draw = true;
-    case SVG:
-        q->svg = a->value;
-        return true;
-    default:
-        return q->list = true;
-    }
-}
+static const cli_option options[] = {
+    {"collective", 'c', CLI_CALL, .read = read_kind},
+    {"algo", 'a', CLI_TEXT, offsetof(cli_plan_request, name), .read = NULL},
+    {"size", 'n', CLI_NUMBER, offsetof(cli_plan_request, shape.size), 1, MOST_RANKS, false, NULL},
+    {"hosts", 0, CLI_CALL, .read = read_hosts},
+    {"rank", 'r', CLI_NUMBER, offsetof(cli_plan_request, shape.rank), 0, MOST_RANKS - 1, false,
+     NULL},
+    {"count", 0, CLI_NUMBER, offsetof(cli_plan_request, shape.count), 0, PTRDIFF_MAX, true, NULL},
+    {"type", 0, CLI_CALL, .read = read_type},
+    {"op", 0, CLI_CALL, .read = read_op},
+    {"root", 0, CLI_NUMBER, offsetof(cli_plan_request, shape.root), 0, MOST_RANKS - 1, false, NULL},
+    {"in-place", 0, CLI_FLAG, offsetof(cli_plan_request, shape.in_place), .read = NULL},
+    {"segment", 0, CLI_NUMBER, offsetof(cli_plan_request, segment_bytes), 0, PTRDIFF_MAX, true,
+     NULL},
+    {"all-ranks", 0, CLI_FLAG, offsetof(cli_plan_request, all_ranks), .read = NULL},
+    {"summary", 0, CLI_FLAG, offsetof(cli_plan_request, summary), .read = NULL},
+    {"list", 0, CLI_FLAG, offsetof(cli_plan_request, list), .read = NULL},
+    {"threads", 0, CLI_FLAG, offsetof(cli_plan_request, threads), .read = NULL},
+    {"draw", 0, CLI_FLAG, offsetof(cli_plan_request, draw), .read = NULL},
+    {"svg", 0, CLI_TEXT, offsetof(cli_plan_request, svg), .read = NULL},
+    {.name = NULL}};
 
 /* --- do they fit together? --- */
 
-static int check_hosts(reading *r)
+static int check_hosts(const cli_args *a, cli_plan_request *q)
 {
-    cli_plan_request *q = &r->request;
     if (!q->map.size)
         return CLI_OK;
-    if (given(r, SIZE) && q->shape.size != q->map.size)
+    if (cli_given(a, "size") && q->shape.size != q->map.size)
         return cli_wrong(ME, "--hosts: that is %" PRIu32 " ranks, and --size says %" PRIu32,
                          q->map.size, q->shape.size);
     if (q->threads)
@@ -151,9 +70,8 @@ static int check_hosts(reading *r)
     return CLI_OK;
 }
 
-static int check_numbers(const reading *r)
+static int check_numbers(const cli_args *a, const cli_plan_request *q)
 {
-    const cli_plan_request *q = &r->request;
     const rd_shape *s = &q->shape;
     if (s->rank >= s->size)
         return cli_wrong(ME, "--rank: there is no rank %" PRIu32 " in a world of %" PRIu32, s->rank,
@@ -169,27 +87,28 @@ static int check_numbers(const reading *r)
     if (!rd_op_allows(q->op, q->type))
         return cli_wrong(ME, "--op: %s is not defined for %s", rd_op_name(q->op),
                          rd_type_name(q->type));
-    if (q->all_ranks && given(r, RANK))
+    if (q->all_ranks && cli_given(a, "rank"))
         return cli_wrong(ME, "--rank and --all-ranks: which?");
-    if (q->list && r->given & ~(1u << LIST | 1u << COLLECTIVE | 1u << ALGO))
+    const int others = __builtin_popcountll(a->given) - q->list - cli_given(a, "collective") -
+                       cli_given(a, "algo");
+    if (q->list && others)
         return cli_wrong(ME, "--list takes --collective and nothing else");
-    if (r->algorithm && (q->summary || q->list))
+    if (q->name && (q->summary || q->list))
         return cli_wrong(ME, "--algo: --%s shows every algorithm", q->list ? "list" : "summary");
     return CLI_OK;
 }
 
 /* A picture shows all ranks, and only so many can be looked at. */
-static int check_picture(const reading *r)
+static int check_picture(const cli_args *a, const cli_plan_request *q)
 {
-    const cli_plan_request *q = &r->request;
     const char *option = q->draw ? "--draw" : "--svg";
     if (!q->draw && !q->svg)
         return CLI_OK;
     if (q->summary)
         return cli_wrong(ME, "%s and --summary: which?", option);
-    if (given(r, RANK) || q->all_ranks)
+    if (cli_given(a, "rank") || q->all_ranks)
         return cli_wrong(ME, "%s: a picture shows all ranks",
-                         given(r, RANK) ? "--rank" : "--all-ranks");
+                         cli_given(a, "rank") ? "--rank" : "--all-ranks");
     if (q->svg && !*q->svg)
         return cli_wrong(ME, "--svg: '' is not the name of a file");
     if (q->draw && q->svg && strcmp(q->svg, "-") == 0)
@@ -206,39 +125,38 @@ static int check_picture(const reading *r)
 }
 
 /* Options that mean nothing to this collective are mistakes. */
-static int check_kind(const reading *r)
+static int check_kind(const cli_args *a, const cli_plan_request *q)
 {
-    const ronda_kind kind = r->request.shape.kind;
+    const ronda_kind kind = q->shape.kind;
     const char *name = rd_kind_name(kind), *lacks = NULL;
-    if (given(r, OP) && !rd_kind_reduces(kind))
+    if (cli_given(a, "op") && !rd_kind_reduces(kind))
         lacks = "--op: %s has no op";
-    else if (given(r, ROOT) && !rd_kind_rooted(kind))
+    else if (cli_given(a, "root") && !rd_kind_rooted(kind))
         lacks = "--root: %s has no root";
-    else if (r->request.op == RONDA_MEAN && rd_kind_reduces(kind) && !rd_kind_means(kind))
+    else if (q->op == RONDA_MEAN && rd_kind_reduces(kind) && !rd_kind_means(kind))
         lacks = "--op: mean is not defined for %s";
-    else if (given(r, IN_PLACE) && rd_kind(kind)->place == RD_APART)
+    else if (cli_given(a, "in-place") && rd_kind(kind)->place == RD_APART)
         lacks = "--in-place: %s does not work in place";
-    else if ((given(r, COUNT) || given(r, TYPE)) && kind == RONDA_BARRIER)
+    else if ((cli_given(a, "count") || cli_given(a, "type")) && kind == RONDA_BARRIER)
         lacks = "--count, --type: %s has no elements";
     return lacks ? cli_wrong(ME, lacks, name) : CLI_OK;
 }
 
-static int find_algorithm(reading *r)
+static int find_algorithm(cli_plan_request *q)
 {
-    const ronda_kind kind = r->request.shape.kind;
+    const ronda_kind kind = q->shape.kind;
     char names[300];
     size_t length = 0;
-    if (!r->algorithm)
+    if (!q->name)
         return CLI_OK;
-    r->request.algorithm = rd_algorithm_named(kind, r->algorithm);
-    if (r->request.algorithm)
+    q->algorithm = rd_algorithm_named(kind, q->name);
+    if (q->algorithm)
         return CLI_OK;
     for (const rd_algorithm *a = rd_algorithms; a->name; a++)
         if (a->kind == kind && length < sizeof names)
             length += (size_t)snprintf(names + length, sizeof names - length, "%s%s",
                                        length ? ", " : "", a->name);
-    return cli_wrong(ME, "%s has no algorithm '%s'; it has %s", rd_kind_name(kind), r->algorithm,
-                     names);
+    return cli_wrong(ME, "%s has no algorithm '%s'; it has %s", rd_kind_name(kind), q->name, names);
 }
 
 /* What programs would be forced to by the environment. */
@@ -254,39 +172,37 @@ static int read_environment(cli_plan_request *q)
 
 int cli_plan_read(int count, char **arguments, cli_plan_request *out)
 {
-    cli_args a = {.command = ME, .count = count, .texts = arguments};
-    reading r = {
-        .request = {.shape = {.size = 4, .count = 1000}, .type = RONDA_F32, .op = RONDA_SUM}};
-    r.request.segment_bytes = rd_facts_local(1).segment_bytes;
-    for (int option; (option = cli_next(&a, options)) != CLI_END;)
-        if (option == CLI_BAD || !read_one(&r, &a, option))
-            return CLI_USAGE;
-
-    cli_plan_request *q = &r.request;
-    rd_shape *s = &q->shape;
-    const bool every_kind = s->kind == 0 && (q->summary || q->list);
+    cli_args a = {.command = ME, .options = options, .count = count, .texts = arguments};
+    cli_plan_request q = {.shape = {.size = 4, .count = 1000}, .type = RONDA_F32, .op = RONDA_SUM};
+    rd_shape *s = &q.shape;
+    q.segment_bytes = rd_facts_local(1).segment_bytes;
+    int status = cli_read(&a, &q);
+    if (status)
+        return status;
+    const bool every_kind = s->kind == 0 && (q.summary || q.list);
     if (!s->kind && !every_kind)
         s->kind = RONDA_ALLREDUCE;
-    s->width = (uint32_t)ronda_type_size(q->type);
-    s->mean = q->op == RONDA_MEAN;
-    int status = check_hosts(&r);
+    q.cut = cli_given(&a, "segment");
+    s->width = (uint32_t)ronda_type_size(q.type);
+    s->mean = q.op == RONDA_MEAN;
+    status = check_hosts(&a, &q);
     if (!status)
-        status = check_numbers(&r);
+        status = check_numbers(&a, &q);
     if (!status)
-        status = check_picture(&r);
+        status = check_picture(&a, &q);
     if (!status && !every_kind)
-        status = check_kind(&r);
+        status = check_kind(&a, &q);
     if (!status && !every_kind)
-        status = find_algorithm(&r);
+        status = find_algorithm(&q);
     if (!status && !every_kind)
-        status = read_environment(q);
+        status = read_environment(&q);
     if (status)
         return status;
     if (s->kind == RONDA_BARRIER) { /* one token of one byte, gathered by OR */
         s->count = s->width = 1;
-        q->type = RONDA_U8;
-        q->op = RONDA_BOR;
+        q.type = RONDA_U8;
+        q.op = RONDA_BOR;
     }
-    *out = *q;
+    *out = q;
     return CLI_OK;
 }

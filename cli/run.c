@@ -1,15 +1,15 @@
-/* run.c: `ronda run`: the process that the user sees.
+/* run.c: `ronda run`: the front, which is the process that the user has started, and the guard (see run.h).
  *
- * It makes the place where the ranks meet, starts the keeper (run_job.c) and from then on only passes on
- * what comes to it: signals, stops and, where standard input is a terminal, keys.  A terminal gives keys
- * to the foreground's process group alone, and that is ours; the ranks are in groups of their own, so
- * that a Ctrl-C reaches each of them once, through us.
+ * The front makes the directory where the ranks meet, starts guard and keeper, and from then on only passes on what
+ * comes to it: signals, stops and, where standard input is a terminal, typed input.  A terminal gives that to the
+ * foreground's process group alone, which is the front's; the ranks are in groups of their own, so that a Ctrl-C
+ * reaches each of them once, through the front.
  *
  *     front --- guard --- keeper --- ranks
  *
- * The guard does nothing until the keeper has ended.  If that and the front were killed together, it is the guard
- * who ends what they have left.  So any two of the three may be killed at once.  If all three are, the kernel ends
- * the ranks, but nobody ends what those have started, nor removes the directory. */
+ * The guard does nothing until the keeper has ended.  If keeper and front were killed together, the guard ends
+ * what they have left.  If all three are killed, the kernel ends the ranks (PR_SET_PDEATHSIG), but nobody ends what
+ * those have started, nor removes the directory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -101,7 +101,7 @@ void run_place_remove(const run_place *place)
 
 /* --- what would be started --- */
 
-/* As a shell would have to be told. */
+/* Quoted as a shell needs it. */
 static void print_word(const char *word)
 {
     static const char plain[] =
@@ -134,15 +134,19 @@ static void print_program(const run_request *q, uint32_t rank, const char *addre
 static int print_job(const run_request *q)
 {
     run_place place = {0};
+    char why[RUN_CORES_WHY], text[RUN_CORES_TEXT];
     if (place_make(&place, false))
         return CLI_FAILED;
+    run_cores *cores = run_cores_take(q, false, why);
     for (uint32_t r = 0; r < q->size; r++) {
-        const int core = q->bind ? run_rank_core(q, r) : -1;
         printf("rank %" PRIu32, r);
-        if (core >= 0)
-            printf(" on core %d", core);
+        if (cores) {
+            run_cores_text(cores, r, text, sizeof text);
+            printf(" on cores %s", text);
+        }
         print_program(q, r, place.address);
     }
+    run_cores_free(cores);
     return CLI_OK;
 }
 
@@ -158,12 +162,13 @@ static int print_hosts(const run_request *q)
         run_address_split(q->address, host, sizeof host, &port);
     snprintf(address, sizeof address, port ? "%s:%" PRIu32 : "%s:(a free port)", host, port);
     for (uint32_t i = 0; i < q->hosts.count; i++) {
-        char **words = run_agent_words(agent, &q->hosts.at[i]);
+        cli_words words = {0};
+        const bool made = run_agent_words(agent, &q->hosts.at[i], &words);
         printf("host %s:", q->hosts.at[i].name);
-        for (char **word = words; word && *word; word++)
+        for (char **word = words.at; made && *word; word++)
             print_word(*word);
         printf("\n");
-        rd_free(words);
+        cli_words_free(&words);
         for (uint32_t end = rank + q->hosts.at[i].slots; rank < end; rank++) {
             printf("rank %" PRIu32 " on %s", rank, q->hosts.at[i].name);
             print_program(q, rank, address);
@@ -194,7 +199,7 @@ int run_signals(void)
 }
 
 /* Lets a blocked signal do to us what it does by default. */
-static void suffer(int signal)
+static void raise_by_default(int signal)
 {
     sigset_t one, before;
     sigemptyset(&one);
@@ -210,9 +215,9 @@ typedef struct {
     pid_t guard, keeper;
     bool hosts; /* the job is on several */
     int signals;
-    int keys; /* where keys go to; -1: nowhere, or it is not ours to pass them on */
+    int keys; /* a pipe to rank 0 for what is typed; -1: none, since rank 0 reads standard input itself */
     char text[4096];
-    size_t length; /* of keys that rank 0 has not taken yet */
+    size_t length; /* of typed input that rank 0 has not read yet */
     int last;      /* the signal that was passed on last */
 } front;
 
@@ -220,7 +225,7 @@ typedef struct {
 static void stop_with_keeper(const front *f)
 {
     kill(f->keeper, SIGTSTP);
-    suffer(SIGTSTP);
+    raise_by_default(SIGTSTP);
     kill(f->keeper, SIGCONT);
 }
 
@@ -298,8 +303,8 @@ static int front_end(const front *f, const run_place *place, int status)
 {
     if (WIFSIGNALED(status)) {
         if (f->hosts)
-            run_kin_wait(RUN_KIN_NS);
-        run_kin_kill();
+            run_children_wait(RUN_REMOTE_NS);
+        run_children_kill();
         cli_failed(ME, "its own process %d was killed by signal %d, and the job with it",
                    (int)f->keeper, WTERMSIG(status));
     }
@@ -307,28 +312,28 @@ static int front_end(const front *f, const run_place *place, int status)
     const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     const bool deadly = f->last == SIGINT || f->last == SIGTERM || f->last == SIGHUP;
     if (deadly && code == 128 + f->last)
-        suffer(f->last);
+        raise_by_default(f->last);
     return code;
 }
 
 /* --- both --- */
 
-/* q NULL: a remote side, whose keeper hears what to run. */
+/* q NULL: a remote side, whose keeper is told over its link what to run. */
 static int keep(const run_request *q, const run_place *place, int keys, int life)
 {
     if (!q)
-        return run_far_keep(life);
+        return run_remote_keep(life);
     return q->hosts.count ? run_hosts_keep(q, place, keys, life)
                           : run_job_keep(q, place, keys, life, NULL);
 }
 
-/* How the keeper has ended is how the guard ends: the front sees no other. */
+/* The guard ends as the keeper has ended, since the front waits for the guard. */
 static int end_like(int status)
 {
     if (!WIFSIGNALED(status))
         return WEXITSTATUS(status);
     signal(WTERMSIG(status), SIG_DFL);
-    suffer(WTERMSIG(status));
+    raise_by_default(WTERMSIG(status));
     return 128 + WTERMSIG(status);
 }
 
@@ -340,8 +345,8 @@ static int guard(const run_request *q, const run_place *place, pid_t keeper, pid
     }
     if (WIFSIGNALED(status) || getppid() != parent) { /* the front may be dying, too */
         if (q && q->hosts.count)
-            run_kin_wait(RUN_KIN_NS);
-        run_kin_kill();
+            run_children_wait(RUN_REMOTE_NS);
+        run_children_kill();
         run_place_remove(place);
     }
     return end_like(status);
@@ -405,7 +410,7 @@ static int start(const run_request *q, const run_place *place, int signals)
     return front_end(&f, place, front_serve(&f));
 }
 
-/* Standard streams that we were called without are nothing, for us and for whoever gets them from us. */
+/* Standard streams that are closed become /dev/null, for us and for those that inherit them. */
 static bool open_standard(void)
 {
     const int nothing = rd_fd(open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -415,8 +420,8 @@ static bool open_standard(void)
     return nothing >= 0 && close(nothing) == 0;
 }
 
-/* The other end of an agent: see run_far.c.  No one is to call this but run_agent.c. */
-static int run_far_side(void)
+/* What an agent runs on a host: see run_remote.c.  Only run_agent.c starts this. */
+static int run_remote_side(void)
 {
     const run_place none = {0};
     const int signals = open_standard() ? run_signals() : -1;
@@ -450,7 +455,7 @@ int cli_run(int count, char **arguments)
 {
     run_request q;
     if (count == 1 && strcmp(arguments[0], "--remote-side") == 0)
-        return run_far_side();
+        return run_remote_side();
     int status = run_read(count, arguments, &q);
     if (status)
         return status;

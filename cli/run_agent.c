@@ -1,4 +1,4 @@
-/* run_agent.c: the command that leads to a host, "ssh" or what the user wants.
+/* run_agent.c: the command that starts a program on a host: ssh, or what the user names.
  *
  *   ssh -o BatchMode=yes      NODE   /usr/bin/ronda run --remote-side
  *   ip netns exec {host}             /usr/bin/ronda run --remote-side
@@ -6,8 +6,7 @@
  *                          {host} is
  *                          not in it
  *
- * What ranks need to know goes down its standard input: arguments are for everyone to see, and there is
- * a key among it. */
+ * What ranks need to know, the key among it, goes through its standard input: every user can see arguments. */
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -24,7 +23,7 @@
 static const char ME[] = "run";
 static const char PLACE[] = "{host}";
 
-/* Nobody is there to be asked for a password; a host that is gone is noticed. */
+/* No password can be typed; a host that is gone is noticed. */
 static const char DEFAULT[] = "ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o LogLevel=ERROR "
                               "-o ServerAliveInterval=15";
 
@@ -126,8 +125,8 @@ run_agent *run_agent_read(const run_request *q)
     }
     for (size_t i = 0; i < a->count; i++)
         a->placed |= strstr(a->words[i], PLACE) != NULL;
-    if (!find_ronda(a, q->far_ronda)) {
-        cli_failed(ME, "where is ronda?  Say --remote-ronda PATH");
+    if (!find_ronda(a, q->remote_ronda)) {
+        cli_failed(ME, "cannot find the path of ronda: say --remote-ronda PATH");
         rd_free(a);
         return NULL;
     }
@@ -141,49 +140,28 @@ void run_agent_free(run_agent *a)
 
 /* --- using it --- */
 
-/* Copies a word with the host in its place; where the next one goes. */
-static char *put_word(char *to, const char *word, const char *host)
+/* A word of the agent with the host in the place of each {host}. */
+static bool add_word(cli_words *out, const char *word, const char *host)
 {
-    for (const char *at; (at = strstr(word, PLACE)); word = at + sizeof PLACE - 1) {
-        memcpy(to, word, (size_t)(at - word));
-        to += at - word;
-        memcpy(to, host, strlen(host));
-        to += strlen(host);
-    }
-    memcpy(to, word, strlen(word) + 1);
-    return to + strlen(word) + 1;
+    char text[1024 + HOSTS_NAME] = "";
+    size_t length = 0;
+    for (const char *at; (at = strstr(word, PLACE)); word = at + sizeof PLACE - 1)
+        length += (size_t)snprintf(text + length, length < sizeof text ? sizeof text - length : 0,
+                                   "%.*s%s", (int)(at - word), word, host);
+    return length < sizeof text && cli_words_add(out, "%s%s", text, word);
 }
 
-char **run_agent_words(const run_agent *a, const hosts_host *h)
+bool run_agent_words(const run_agent *a, const hosts_host *h, cli_words *out)
 {
-    static const char *const rest[] = {"run", "--remote-side"};
-    size_t length = strlen(a->ronda) + HOSTS_NAME + 32, count = a->count + 5, n = 0;
-    for (size_t i = 0; i < a->count; i++) /* at most every {host} is replaced by a whole name */
-        length += (strlen(a->words[i]) / (sizeof PLACE - 1) + 1) * HOSTS_NAME + 1;
-    char **words = rd_alloc(count * sizeof *words + length);
-    if (!words)
-        return NULL;
-    char *to = (char *)(words + count);
-    for (size_t i = 0; i < a->count; i++) {
-        words[n++] = to;
-        to = put_word(to, a->words[i], h->name);
-    }
-    if (!a->placed) {
-        words[n++] = to;
-        to = put_word(to, PLACE, h->name);
-    }
-    words[n++] = to;
-    memcpy(to, a->ronda, strlen(a->ronda) + 1);
-    to += strlen(a->ronda) + 1;
-    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) {
-        words[n++] = to;
-        memcpy(to, rest[i], strlen(rest[i]) + 1);
-        to += strlen(rest[i]) + 1;
-    }
-    return words;
+    bool good = true;
+    for (size_t i = 0; i < a->count && good; i++)
+        good = add_word(out, a->words[i], h->name);
+    return good && (a->placed || cli_words_add(out, "%s", h->name)) &&
+           cli_words_add(out, "%s", a->ronda) && cli_words_add(out, "run") &&
+           cli_words_add(out, "--remote-side");
 }
 
-/* In a session of its own: what a terminal sends is ours to pass on. */
+/* In a session of its own, so that signals of a terminal reach it through us alone. */
 static _Noreturn void become(char **words, pid_t parent, const int streams[3],
                              const struct rlimit *files)
 {
@@ -203,11 +181,11 @@ static _Noreturn void become(char **words, pid_t parent, const int streams[3],
 pid_t run_agent_start(const run_agent *a, const hosts_host *h, const int streams[3],
                       const struct rlimit *files)
 {
-    char **words = run_agent_words(a, h);
+    cli_words words = {0};
     errno = ENOMEM;
-    const pid_t parent = getpid(), child = words ? fork() : -1;
+    const pid_t parent = getpid(), child = run_agent_words(a, h, &words) ? fork() : -1;
     if (child == 0)
-        become(words, parent, streams, files);
-    rd_free(words);
+        become(words.at, parent, streams, files);
+    cli_words_free(&words);
     return child;
 }

@@ -1,4 +1,4 @@
-/* run_host.c: one host of a job, as the launcher sees it. */
+/* run_host.c: one host of a job in the launcher; see run_host.h. */
 #include "run_host.h"
 
 #include <errno.h>
@@ -51,11 +51,12 @@ static void remember(run_host *h, const char *line, size_t length)
     while (length && strchr(" \t\r", line[length - 1]))
         length--;
     if (length)
-        snprintf(h->words, sizeof h->words, "%.*s", (int)(length < 290 ? length : 290), line);
+        snprintf(h->last_line, sizeof h->last_line, "%.*s", (int)(length < 290 ? length : 290),
+                 line);
 }
 
-/* Shells of some hosts say something before anyone else can: those lines are not for us.  What runs
- * there and is not ronda might never end a line. */
+/* Lines that a login shell prints come first, and are kept for messages alone.  What runs there and is not ronda
+ * might never end a line. */
 static bool look_for_greeting(run_host *h)
 {
     enum { LINE_MOST = 65536 };
@@ -110,36 +111,15 @@ void run_host_leave(run_host *h, uint64_t patience_ns)
         kill(h->agent, SIGKILL);
 }
 
-void run_host_call(run_host *h)
+bool run_host_names(const run_host hosts[], uint32_t count, cli_words *out)
 {
-    run_link_put(&h->link, RUN_PING, (uint64_t[]){rd_now_ns(), 0}, 2, NULL, 0);
-}
-
-void run_host_clock(run_host *h, const run_frame *f)
-{
-    const uint64_t trip_ns = rd_now_ns() - f->numbers[0];
-    if (h->trip_ns && trip_ns >= h->trip_ns)
-        return;
-    h->trip_ns = trip_ns;
-    h->ahead_ns = f->numbers[1] - (f->numbers[0] + trip_ns / 2);
-}
-
-char **run_host_names(const run_host hosts[], uint32_t count, uint32_t size)
-{
-    enum { WIDE = HOSTS_NAME + 12 };
-    const uint32_t all = size + count;
-    char **names = rd_alloc(all * (sizeof *names + WIDE));
-    if (!names)
-        return NULL;
-    for (uint32_t i = 0; i < all; i++)
-        names[i] = (char *)(names + all) + (size_t)i * WIDE;
-    for (uint32_t i = 0; i < count; i++) {
-        const run_host *h = &hosts[i];
-        snprintf(names[size + i], WIDE, "%s", h->name);
-        for (uint32_t r = h->first; r < h->first + h->count; r++)
-            snprintf(names[r], WIDE, "%" PRIu32 " %s", r, h->name);
-    }
-    return names;
+    bool good = true;
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t r = 0; r < hosts[i].count && good; r++)
+            good = cli_words_add(out, "%" PRIu32 " %s", hosts[i].first + r, hosts[i].name);
+    for (uint32_t i = 0; i < count && good; i++)
+        good = cli_words_add(out, "%s", hosts[i].name);
+    return good;
 }
 
 const run_host *run_host_of(const run_host *hosts, uint32_t count, uint32_t rank)

@@ -1,13 +1,13 @@
-/* run_hosts.c: the keeper of a job on several hosts: calls the hosts, passes on what their ranks say,
- * decides what became of the job, and sees to it that all of it ends.
+/* run_hosts.c: the keeper of a job on several hosts (see run.h): starts an agent for each, passes on what ranks write,
+ * decides what became of the job, and has all of it ended.
  *
  *   CALLING --all are ready--> RUNNING --all are done-------------------.
  *      |                          |                                     v
- *      `------- the first failure, a signal, the timeout --> ENDING --> GONE
+ *      `------- the first failure, a signal, the timeout --> ENDING --> ENDED
  *                                                            grace
  *
- * The hosts end their ranks themselves, as run_job.c does, when they are told of the failure; a host that
- * is not done when it should be loses its link, and with it all that is on it. */
+ * Remote sides end their ranks themselves, as run_job.c does, when they are told of a failure.  One that is not done
+ * in time has its link closed, and then ends all that it runs. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -29,10 +29,11 @@
 
 static const char ME[] = "run";
 
-static const uint64_t MARGIN_NS = 15000000000; /* for hosts, beside the grace of their ranks */
-static const uint64_t LEAVE_NS = 5000000000;   /* for agents whose link has ended */
+static const uint64_t MARGIN_NS =
+    15000000000; /* for hosts to report, beside the grace of their ranks */
+static const uint64_t LEAVE_NS = 5000000000; /* for agents to end after their link was closed */
 
-typedef enum { CALLING, RUNNING, ENDING, GONE } stage;
+typedef enum { CALLING, RUNNING, ENDING, ENDED } stage;
 
 typedef struct {
     const run_request *request;
@@ -41,28 +42,30 @@ typedef struct {
     run_output *output; /* of the ranks, and behind them of the agents */
     run_host *hosts;
     uint32_t host_count, running; /* ranks */
-    char **names;                 /* of labels */
-    char **environment;
+    cli_words names;              /* of labels */
+    cli_words environment;
     char *directory;
     struct pollfd *polls;
     struct rlimit files;
     int signals, life, keys;
-    size_t room; /* for input */
-    uint64_t port;
-    char better[RUN_ADDRESS - 8]; /* than the name of rank 0's host; or nothing is */
+    size_t room;   /* credit for input of rank 0, in bytes */
+    uint64_t port; /* on rank 0's host, where ranks meet */
+    char better
+        [RUN_ADDRESS -
+         8]; /* an address of rank 0's host that others can use if its name is of no use; "": none */
 
     stage now;
     uint64_t start_ns, next_ns, ping_ns, timeout_ns, pause_ns;
-    uint64_t call_ns; /* for hosts to answer: what ranks have for their start */
+    uint64_t call_ns; /* how long hosts may take to be ready: as long as ranks may take to meet */
     run_verdict verdict;
-    const run_host *where;     /* of the verdict; NULL: here */
-    run_verdict *left;         /* [size]: as run_find_cause() wants it */
-    uint64_t why_ns, fault_ns; /* fault_ns: of a rank's, when that was */
+    const run_host *where; /* of the verdict; NULL: here */
+    run_end *ends;         /* [size] */
+    uint64_t why_ns;       /* when there was a verdict */
 } hub;
 
 /* --- deciding --- */
 
-/* The first reason is the one that counts.  How the hosts end their ranks depends on it. */
+/* The first reason is the verdict.  order: what the other hosts are told. */
 static bool decide(hub *u, run_verdict v, const run_host *where, int order, uint64_t number)
 {
     if (u->verdict.why != RUN_FINE)
@@ -91,7 +94,7 @@ static void leave_all(hub *u, uint64_t patience_ns)
         run_host_leave(&u->hosts[i], patience_ns);
 }
 
-/* --- what hosts say --- */
+/* --- frames of hosts --- */
 
 static void tell_setup(hub *u, run_host *h)
 {
@@ -100,7 +103,7 @@ static void tell_setup(hub *u, run_host *h)
                    .port = first,
                    .directory = u->directory,
                    .name = first && !u->request->address ? (char *)h->name : "",
-                   .environment = u->environment};
+                   .environment = u->environment.at};
     s.request.first = h->first;
     s.request.count = h->count;
     if (!run_setup_put(&h->link, &s))
@@ -131,8 +134,6 @@ static void host_ready(hub *u, run_host *h, const run_frame *f)
     if (h->now != HOST_GREETED)
         return;
     h->now = HOST_READY;
-    for (int i = 0; i < 3; i++)
-        run_host_call(h); /* so that its clock is known */
     if (h == u->hosts)
         u->port = f->numbers[0];
     if (h == u->hosts && f->length < sizeof u->better)
@@ -143,40 +144,23 @@ static void host_ready(hub *u, run_host *h, const run_frame *f)
     start_all(u);
 }
 
-/* Of ranks on several hosts the one that failed first may be heard of last.  Who saw whose failure is known;
- * else one that was killed while others only ended is the cause, or who was first by the clock. */
-static void consider(hub *u, const run_verdict *v, const run_host *h, uint64_t fault_ns, bool late)
+static void rank_ended(hub *u, const run_host *h, const uint64_t n[])
 {
-    const bool ours = WIFSIGNALED(v->detail), theirs = WIFSIGNALED(u->verdict.detail);
-    if (u->verdict.why != RUN_RANK || run_blames(v, &u->verdict))
-        return;
-    const bool guess = !late && h != u->where && (!v->blames || u->verdict.blames) &&
-                       (ours == theirs ? fault_ns < u->fault_ns : ours);
-    if (!run_blames(&u->verdict, v) && !guess)
-        return;
-    u->verdict = *v;
-    u->where = h;
-    u->fault_ns = fault_ns;
+    const uint32_t rank = (uint32_t)n[0];
+    u->ends[rank] = (run_end){
+        .pid = (int)n[1], .status = (int)n[2], .ns = n[3], .saw = (uint32_t)n[4], .failed = n[5]};
+    u->running -= u->running > 0;
+    if (n[2] && n[5])
+        decide(u, (run_verdict){.why = RUN_RANK, .culprit = rank}, h, RUN_FAILURE, 0);
 }
 
-static void host_verdict(hub *u, const run_host *h, const run_frame *f)
+static void host_verdict(hub *u, const run_host *h, const uint64_t n[])
 {
-    const uint64_t fault_ns = f->numbers[5] - h->ahead_ns;
-    const uint64_t why = f->numbers[0];
-    const run_verdict v = {.why = (run_cause)why,
-                           .culprit = (uint32_t)f->numbers[1],
-                           .pid = (int)f->numbers[2],
-                           .detail = (int)f->numbers[3],
-                           .ns = f->numbers[4],
-                           .blames = (uint32_t)f->numbers[6]};
-    if (why < RUN_RANK || why > RUN_BY_SIGNAL)
-        return;
-    if (why == RUN_RANK && !v.detail && v.culprit < u->request->size)
-        u->left[v.culprit] = v;
-    else if (decide(u, v, h, why == RUN_RANK ? RUN_HEAR : RUN_END, 0))
-        u->fault_ns = fault_ns;
-    else if (why == RUN_RANK)
-        consider(u, &v, h, fault_ns, f->numbers[7]);
+    if (n[0] > RUN_RANK && n[0] <= RUN_BY_SIGNAL)
+        decide(
+            u,
+            (run_verdict){.why = (run_cause)n[0], .culprit = (uint32_t)n[1], .detail = (int)n[2]},
+            h, RUN_END, 0);
 }
 
 static void end_output(hub *u, uint32_t first, uint32_t count)
@@ -192,24 +176,22 @@ static void hear(hub *u, run_host *h, const run_frame *f)
     const uint64_t *n = f->numbers;
     if (f->kind == RUN_READY) {
         host_ready(u, h, f);
-    } else if (f->kind == RUN_SAID && run_host_has(h, n[0]) && n[1] <= RUN_ERR) {
+    } else if (f->kind == RUN_WROTE && run_host_has(h, n[0]) && n[1] <= RUN_ERR) {
         run_output_feed(u->output, (uint32_t)n[0], (int)n[1], f->bytes, f->length);
         h->owed[n[1]] += f->length;
     } else if (f->kind == RUN_ENDED && run_host_has(h, n[0])) {
-        u->running -= u->running > 0;
+        rank_ended(u, h, n);
     } else if (f->kind == RUN_VERDICT) {
-        host_verdict(u, h, f);
-    } else if (f->kind == RUN_TAKEN && n[0] == RUN_IN) {
+        host_verdict(u, h, n);
+    } else if (f->kind == RUN_CREDIT && n[0] == RUN_IN) {
         u->room += n[1] < RUN_WINDOW - u->room ? (size_t)n[1] : RUN_WINDOW - u->room;
-    } else if (f->kind == RUN_PING) {
-        run_host_clock(h, f);
     } else if (f->kind == RUN_DONE) {
         end_output(u, h->first, h->count);
         h->done = true;
     }
 }
 
-/* Who is done gets the end of the link, and so does who says what cannot be: it ends there. */
+/* The link of a host that is done is closed, and so is one with frames that cannot be. */
 static void host_turn(hub *u, run_host *h)
 {
     run_frame f;
@@ -221,8 +203,8 @@ static void host_turn(hub *u, run_host *h)
         run_host_leave(h, LEAVE_NS);
 }
 
-/* What ranks said is taken as soon as there is room for more of it. */
-static void call_taken(hub *u)
+/* Credit for what ranks wrote, as soon as there is room for more. */
+static void give_credit(hub *u)
 {
     for (uint32_t i = 0; i < u->host_count; i++)
         for (int which = RUN_OUT; which <= RUN_ERR; which++) {
@@ -230,7 +212,7 @@ static void call_taken(hub *u)
             const uint64_t numbers[] = {(uint64_t)which, h->owed[which]};
             if (!h->owed[which] || h->now != HOST_STARTED || run_output_full(u->output, which))
                 continue;
-            run_link_put(&h->link, RUN_TAKEN, numbers, 2, NULL, 0);
+            run_link_put(&h->link, RUN_CREDIT, numbers, 2, NULL, 0);
             h->owed[which] = 0;
         }
 }
@@ -243,7 +225,7 @@ static void agent_ended(hub *u, run_host *h, int status)
     h->agent = 0;
     for (uint64_t heard_ns = 0; h->now != HOST_LEFT && heard_ns != h->link.heard_ns;) {
         heard_ns = h->link.heard_ns;
-        host_turn(u, h); /* what it said last */
+        host_turn(u, h); /* its last frames */
     }
     if (h->done)
         return;
@@ -251,7 +233,7 @@ static void agent_ended(hub *u, run_host *h, int status)
                            .culprit = place,
                            .detail = status,
                            .ns = rd_now_ns() - h->start_ns};
-    decide(u, v, h, RUN_HEAR, 0);
+    decide(u, v, h, RUN_FAILURE, 0);
     run_host_leave(h, 0);
 }
 
@@ -267,10 +249,10 @@ static void reap(hub *u)
     for (uint32_t i = 0; i < u->host_count; i++)
         left |= u->hosts[i].agent != 0;
     if (!left)
-        u->now = GONE;
+        u->now = ENDED;
 }
 
-/* --- signals to us --- */
+/* --- signals to ronda run --- */
 
 static void pass_on(hub *u, int signal)
 {
@@ -304,10 +286,10 @@ static void end_by_signal(hub *u, int signal)
     u->next_ns = rd_now_ns() + LEAVE_NS;
 }
 
-static void hear_signals(hub *u)
+static void read_signals(hub *u)
 {
     struct signalfd_siginfo s;
-    while (u->now != GONE && read(u->signals, &s, sizeof s) == (ssize_t)sizeof s) {
+    while (u->now != ENDED && read(u->signals, &s, sizeof s) == (ssize_t)sizeof s) {
         const int signal = (int)s.ssi_signo;
         if (signal == SIGCHLD)
             reap(u);
@@ -328,17 +310,17 @@ static void ping(hub *u, uint64_t now_ns)
         run_host *h = &u->hosts[i];
         if (h->now == HOST_CALLED || h->now == HOST_LEFT)
             continue;
-        run_host_call(h);
+        run_link_put(&h->link, RUN_PING, NULL, 0, NULL, 0);
         if (now_ns - h->link.heard_ns < RUN_SILENCE_NS)
             continue;
-        decide(u, (run_verdict){.why = RUN_SILENT, .culprit = i, .ns = RUN_SILENCE_NS}, h, RUN_HEAR,
-               0);
+        decide(u, (run_verdict){.why = RUN_SILENT, .culprit = i, .ns = RUN_SILENCE_NS}, h,
+               RUN_FAILURE, 0);
         run_host_leave(h, 0);
     }
     u->ping_ns = now_ns + RUN_PING_NS;
 }
 
-static void miss_hosts(hub *u)
+static void give_up_on_hosts(hub *u)
 {
     const run_host *missed = NULL;
     int here = 0;
@@ -360,7 +342,7 @@ static void look_at_clock(hub *u)
 {
     const uint64_t now_ns = rd_now_ns();
     if (u->now == CALLING && now_ns >= u->start_ns + u->call_ns)
-        miss_hosts(u);
+        give_up_on_hosts(u);
     if (u->timeout_ns && !u->pause_ns && now_ns >= u->timeout_ns)
         decide(u, (run_verdict){.why = RUN_TIMEOUT, .detail = (int)u->running}, NULL, RUN_END, 0);
     if (now_ns >= u->ping_ns)
@@ -437,7 +419,7 @@ static void turn(hub *u)
     if (u->polls[1].revents) {
         decide(u, (run_verdict){.why = RUN_FRONT}, NULL, RUN_KILL, 0);
         leave_all(u, 0);
-        u->now = GONE;
+        u->now = ENDED;
         return;
     }
     for (uint32_t i = 0; i < u->host_count; i++)
@@ -446,11 +428,11 @@ static void turn(hub *u)
     if (u->polls[2].revents && wants_input(u))
         pass_on_input(u);
     if (u->polls[0].revents)
-        hear_signals(u);
+        read_signals(u);
     const int error = run_output_error(u->output);
     if (error)
         decide(u, (run_verdict){.why = RUN_OUTPUT, .detail = error}, NULL, RUN_END, 0);
-    call_taken(u);
+    give_credit(u);
     look_at_clock(u);
     for (uint32_t i = 0; i < u->host_count; i++)
         run_link_write(&u->hosts[i].link);
@@ -473,7 +455,7 @@ static bool last_turn(hub *u, uint64_t limit_ns)
     return !u->polls[1].revents && (!limit_ns || rd_now_ns() < limit_ns);
 }
 
-/* As in run_job.c: what was said is not to be lost, unless someone has lost patience. */
+/* As in run_job.c. */
 static void finish_output(hub *u)
 {
     const run_cause why = u->verdict.why;
@@ -511,16 +493,16 @@ static bool prepare(hub *u)
 {
     const run_request *q = u->request;
     errno = ENOMEM;
-    if (!make_hosts(u) || !(u->names = run_host_names(u->hosts, u->host_count, u->request->size)))
+    if (!make_hosts(u) || !run_host_names(u->hosts, u->host_count, &u->names) ||
+        !run_variables(q, u->place, &u->environment))
         return false;
     const size_t ranks = q->size + u->host_count;
-    u->environment = run_variables(q, u->place);
     u->directory = getcwd(NULL, 0);
-    u->left = rd_alloc(q->size * sizeof *u->left);
+    u->ends = rd_alloc(q->size * sizeof *u->ends);
     u->polls =
         rd_alloc((OTHER_POLLS + OUTPUT_POLLS + 2 * u->host_count + 2 * ranks) * sizeof *u->polls);
-    u->output = run_output_open((uint32_t)ranks, q->label ? u->names : NULL, NULL);
-    if (!u->environment || !u->directory || !u->left || !u->polls || !u->output)
+    u->output = run_output_open((uint32_t)ranks, q->label ? u->names.at : NULL, NULL);
+    if (!u->directory || !u->ends || !u->polls || !u->output)
         return false;
     u->signals = run_signals();
     return u->signals >= 0 && run_raise_files(3 * (rlim_t)u->host_count + 64, &u->files);
@@ -530,7 +512,7 @@ static void run(hub *u)
 {
     const run_request *q = u->request;
     rd_settings settings;
-    rd_error error; /* ranks will say it */
+    rd_error error; /* ranks will report it */
     u->start_ns = rd_now_ns();
     u->ping_ns = u->start_ns + RUN_PING_NS;
     u->call_ns = rd_settings_read(NULL, &settings, &error) ? RUN_SILENCE_NS : settings.timeout_ns;
@@ -546,35 +528,37 @@ static void run(hub *u)
             decide(u, v, &u->hosts[i], RUN_END, 0);
         }
     reap(u);
-    while (u->now != GONE)
+    while (u->now != ENDED)
         turn(u);
-    run_kin_wait(RUN_KIN_NS);
-    if (!run_kin_kill())
+    run_children_wait(RUN_REMOTE_NS);
+    if (!run_children_kill())
         cli_failed(ME, "some processes of the job could not be killed");
     finish_output(u);
 }
 
-static int say(const hub *u)
+static int say(hub *u)
 {
-    const run_verdict *v = run_find_cause(&u->verdict, u->left, 0, u->request->size);
-    const run_host *where =
-        v == &u->verdict ? u->where : run_host_of(u->hosts, u->host_count, v->culprit);
-    const char *words = "";
-    if (v->why == RUN_RANK)
-        words = run_output_words(u->output, v->culprit);
+    run_verdict *v = &u->verdict;
+    const char *line = "";
+    if (v->why == RUN_RANK) {
+        v->culprit = run_find_cause(u->ends, u->request->size, v->culprit);
+        u->where = run_host_of(u->hosts, u->host_count, v->culprit);
+        line = run_output_last_line(u->output, v->culprit);
+    }
     const bool agent = v->why == RUN_NO_HOST || v->why == RUN_HOST || v->why == RUN_NO_ANSWER;
     if (agent)
-        words = run_output_words(u->output, u->request->size + v->culprit);
-    if (agent && !*words)
-        words = where->words;
-    return run_say(u->request, v, where ? where->name : NULL, words);
+        line = run_output_last_line(u->output, u->request->size + v->culprit);
+    if (agent && !*line)
+        line = u->where->last_line;
+    return run_say(u->request, v, v->why == RUN_RANK ? &u->ends[v->culprit] : NULL,
+                   u->where ? u->where->name : NULL, line);
 }
 
 int run_hosts_keep(const run_request *q, const run_place *place, int keys, int life)
 {
     hub u = {.request = q, .place = place, .keys = keys, .life = life};
     int status = CLI_FAILED;
-    setpgid(0, 0); /* what is sent to the front's group is the front's to pass on */
+    setpgid(0, 0); /* signals to the front's group reach us through the front alone */
     signal(SIGTTOU, SIG_IGN);
     u.agent = run_agent_read(q);
     if (u.agent) {
@@ -590,9 +574,9 @@ int run_hosts_keep(const run_request *q, const run_place *place, int keys, int l
     run_output_free(u.output);
     run_agent_free(u.agent);
     free(u.directory);
-    rd_free(u.environment);
-    rd_free(u.names);
-    rd_free(u.left);
+    cli_words_free(&u.environment);
+    cli_words_free(&u.names);
+    rd_free(u.ends);
     rd_free(u.hosts);
     rd_free(u.polls);
     return status;

@@ -1,17 +1,17 @@
-/* run_job.c: the keeper: starts the ranks, passes their output on, decides what became of the job, and
- * sees to it that all of it ends.
+/* run_job.c: the keeper of one host's ranks (see run.h): starts them, passes their output on, decides what became
+ * of the job, and ends all of it.
  *
- *   RUNNING --a signal to us--> ASKED --grace--> TOLD --grace--> GONE
- *      | | |                  (passed on)      (SIGTERM)       (SIGKILL)
- *      | | `--timeout, no output-------------------^               ^
- *      | `----a rank failed--> HEARING --a moment--^     another signal; the front is gone
- *      `--all ranks ended--> LINGERING --a moment--^
+ *   RUNNING --signal to ronda run--> SIGNALLED --grace--> TERMINATING --grace--> ENDED
+ *      | | |                        (passed on)            (SIGTERM)            (SIGKILL)
+ *      | | `--timeout, output cannot be written--------------^                     ^
+ *      | `----a rank failed----------> FAILING --0.25 s------^     second signal; the front has ended
+ *      `--all ranks ended------------> LINGERING --1 s-------^
  *
- * HEARING leaves the other ranks the time to say what they have heard of it: they know within milliseconds.
- * LINGERING waits for what ranks left behind; nothing left is GONE at once, from any stage.  The first
- * reason to end is the one that counts: later ones are its consequences.
+ * FAILING gives the other ranks time to fail by themselves and to tell whose failure they saw; they know within
+ * milliseconds.  LINGERING waits for processes that ranks have left.  When no process is left, any stage becomes
+ * ENDED.  The first reason to end is the verdict: later ones are its consequences.
  *
- * On a remote side (`far`) the launcher is told of what happens, and its orders count as signals do. */
+ * On a remote side (`remote`) the launcher is told what happens, and its commands count as signals do. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -33,17 +33,16 @@
 
 static const char ME[] = "run";
 
-static const uint64_t LINGER_NS = 1000000000, HEARING_NS = 250000000;
+static const uint64_t LINGER_NS = 1000000000, FAILING_NS = 250000000;
 
-typedef enum { RUNNING, LINGERING, ASKED, HEARING, TOLD, GONE } stage;
+typedef enum { RUNNING, LINGERING, SIGNALLED, FAILING, TERMINATING, ENDED } stage;
 
 typedef struct {
     pid_t pid; /* 0: not started, or ended */
     uint64_t start_ns;
-    int error;          /* why its program cannot be executed; 0: it can */
-    uint32_t blames;    /* as in a verdict */
-    bool unclosed;      /* it has said that it exits without closing its communicator */
-    run_verdict failed; /* RUN_RANK: it has */
+    int error;     /* why its program cannot be executed; 0: it can */
+    uint32_t saw;  /* as in run_end */
+    bool unclosed; /* it has said that it exits without closing its communicator */
 } rank;
 
 typedef struct {
@@ -51,14 +50,14 @@ typedef struct {
     const run_place *place;
     run_setting setting;
     run_output *output;
-    run_far *far; /* NULL: there is no launcher elsewhere */
-    char **names; /* of labels */
+    run_remote *remote; /* NULL: there is no launcher elsewhere */
+    cli_words names;    /* of labels */
     rank *ranks;
-    run_verdict *left; /* [count]: of ranks that exited with 0 and were unclosed, RUN_RANK */
+    run_end *ends; /* [count] */
     struct pollfd *polls;
-    int signals, life, complaints, told;
+    int signals, life, exec_errors, told; /* descriptors to read */
     uint32_t started, running;
-    bool starting;
+    bool starting; /* not all ranks are started yet */
 
     stage now;
     uint64_t start_ns, next_ns; /* next_ns: when the stage ends by itself; 0: it does not */
@@ -66,10 +65,10 @@ typedef struct {
     uint64_t pause_ns;          /* since when it is stopped; 0: it is not */
 
     run_verdict verdict;
-    uint64_t why_ns; /* when that was */
+    uint64_t why_ns; /* when there was a verdict */
 } job;
 
-/* --- telling ranks --- */
+/* --- signals to ranks --- */
 
 typedef struct {
     const job *j;
@@ -99,7 +98,7 @@ static void tell(const job *j, int signal)
     for (uint32_t r = 0; r < j->started; r++)
         if (j->ranks[r].pid)
             kill(-j->ranks[r].pid, signal);
-    run_kin_each(tell_stray, &t);
+    run_children_each(tell_stray, &t);
 }
 
 /* --- stages --- */
@@ -108,16 +107,16 @@ static void enter(job *j, stage next)
 {
     static const uint64_t at_least_ns = 1;
     const uint64_t grace_ns = j->request->grace_ns;
-    const uint64_t moment_ns = next == LINGERING ? LINGER_NS : HEARING_NS;
-    const bool briefly = (next == LINGERING || next == HEARING) && grace_ns > moment_ns;
+    const uint64_t moment_ns = next == LINGERING ? LINGER_NS : FAILING_NS;
+    const bool briefly = (next == LINGERING || next == FAILING) && grace_ns > moment_ns;
     const uint64_t wait_ns = briefly ? moment_ns : grace_ns;
     j->now = next;
     j->next_ns = rd_now_ns() + wait_ns + at_least_ns;
     j->pause_ns = 0;
-    if (next != TOLD)
+    if (next != TERMINATING)
         return;
     tell(j, SIGTERM);
-    tell(j, SIGCONT); /* who is stopped cannot end */
+    tell(j, SIGCONT); /* a stopped process does not see SIGTERM */
 }
 
 static void kill_all(job *j)
@@ -125,10 +124,10 @@ static void kill_all(job *j)
     for (uint32_t r = 0; r < j->started; r++)
         if (j->ranks[r].pid)
             kill(-j->ranks[r].pid, SIGKILL);
-    if (!run_kin_kill())
+    if (!run_children_kill())
         cli_failed(ME, "some processes of the job could not be killed");
     j->running = 0;
-    j->now = GONE;
+    j->now = ENDED;
 }
 
 /* The first reason is the one that counts. */
@@ -140,8 +139,8 @@ static bool decide(job *j, run_verdict v)
     if (!v.ns)
         v.ns = j->why_ns - j->start_ns;
     j->verdict = v;
-    if (j->far)
-        run_far_verdict(j->far, &v, false);
+    if (j->remote && v.why != RUN_RANK)
+        run_remote_verdict(j->remote, &v);
     return true;
 }
 
@@ -150,101 +149,63 @@ static bool fail(job *j, run_verdict v)
     const bool briefly = v.why == RUN_RANK || v.why == RUN_ELSEWHERE;
     if (!decide(j, v))
         return false;
-    if (j->now < HEARING)
-        enter(j, briefly ? HEARING : TOLD);
+    if (j->now < FAILING)
+        enter(j, briefly ? FAILING : TERMINATING);
     return true;
 }
 
 /* --- ranks that ended --- */
 
-static void hear_complaints(job *j)
+static void read_exec_errors(job *j)
 {
-    run_complaint c;
-    while (read(j->complaints, &c, sizeof c) == (ssize_t)sizeof c)
+    run_exec_error c;
+    while (read(j->exec_errors, &c, sizeof c) == (ssize_t)sizeof c)
         if (c.rank < j->request->count)
             j->ranks[c.rank].error = c.error;
 }
 
-/* Of a process of the rank's own group, as far as that is still known. */
+/* Is the sender in the process group of the rank?  If either has ended, that is taken for granted. */
 static bool is_from(pid_t sender, const rank *r)
 {
     const pid_t group = getpgid(sender);
     return group < 0 || !r->pid || group == r->pid;
 }
 
-/* As many as ranks can have said, so that nobody keeps us here. */
-static void hear_told(job *j)
+/* No more than ranks can have sent at once, so that a flood of datagrams does not keep us here. */
+static void read_told(job *j)
 {
     const run_request *q = j->request;
     run_told t;
-    for (uint32_t n = 0; n < 2 * q->count + 16 && run_tell_hear(j->told, &t); n++) {
+    for (uint32_t n = 0; n < 2 * q->count + 16 && run_tell_read(j->told, &t); n++) {
         const uint32_t r = t.rank - q->first;
         if (!t.sound || r >= q->count || !is_from(t.pid, &j->ranks[r]))
             continue;
         j->ranks[r].unclosed = t.failed == RD_TOLD_UNCLOSED;
         if (!j->ranks[r].unclosed)
-            j->ranks[r].blames = t.failed < q->size ? t.failed + 1 : 0;
+            j->ranks[r].saw = t.failed < q->size ? t.failed + 1 : 0;
     }
-}
-
-/* From a rank to the one whose failure it saw, and so on: the one that saw none, of those that are here. */
-static run_verdict cause_of(const job *j)
-{
-    run_verdict v = j->verdict;
-    for (uint32_t n = 0; n < j->request->count; n++) {
-        const uint32_t r = v.blames - 1 - j->request->first;
-        if (!v.blames || r >= j->request->count || j->ranks[r].failed.why != RUN_RANK ||
-            !run_blames(&v, &j->ranks[r].failed))
-            break;
-        v = j->ranks[r].failed;
-    }
-    return v;
-}
-
-/* A rank failed while others are still heard: it may be the cause of what we know, or of what happened
- * elsewhere, if it saw nobody else fail. */
-static void reconsider(job *j, const run_verdict *v)
-{
-    if (j->now > HEARING)
-        return;
-    if (j->far && j->verdict.why == RUN_ELSEWHERE && !v->blames)
-        run_far_verdict(j->far, v, true);
-    if (j->verdict.why != RUN_RANK)
-        return;
-    const run_verdict cause = cause_of(j);
-    if (cause.culprit == j->verdict.culprit)
-        return;
-    j->verdict = cause;
-    if (j->far)
-        run_far_verdict(j->far, &cause, false);
 }
 
 static void rank_ended(job *j, uint32_t r, int status)
 {
-    const uint64_t ran_ns = rd_now_ns() - j->ranks[r].start_ns;
-    const pid_t pid = j->ranks[r].pid;
-    j->ranks[r].pid = 0;
+    rank *of = &j->ranks[r];
+    run_end *e = &j->ends[r];
+    read_exec_errors(j);
+    read_told(j);
+    *e = (run_end){.pid = of->pid,
+                   .status = status,
+                   .ns = rd_now_ns() - of->start_ns,
+                   .saw = of->saw,
+                   .failed = status ? j->now <= FAILING && !of->error : of->unclosed};
+    of->pid = 0;
     j->running--;
-    hear_complaints(j);
-    hear_told(j);
-    const int error = j->ranks[r].error;
-    const run_verdict v = {.why = error ? RUN_NO_PROGRAM : RUN_RANK,
-                           .culprit = j->request->first + r,
-                           .pid = pid,
-                           .detail = error ? error : status,
-                           .ns = ran_ns,
-                           .blames = j->ranks[r].blames};
-    if (status && !error)
-        j->ranks[r].failed = v;
-    if (!status && j->ranks[r].unclosed) {
-        j->left[r] = v;
-        if (j->far)
-            run_far_verdict(j->far, &v, true);
-    }
-    if (status && !fail(j, v) && !error)
-        reconsider(j, &v);
-    if (j->far)
-        run_far_ended(j->far, r);
+    if (status && of->error)
+        fail(j, (run_verdict){
+                    .why = RUN_NO_PROGRAM, .culprit = j->request->first + r, .detail = of->error});
+    else if (status)
+        fail(j, (run_verdict){.why = RUN_RANK, .culprit = r});
+    if (j->remote)
+        run_remote_ended(j->remote, r, e);
 }
 
 static void child_ended(job *j, pid_t pid, int status)
@@ -256,7 +217,7 @@ static void child_ended(job *j, pid_t pid, int status)
         }
 }
 
-/* Signals do not queue, so the one that we get is of the child that ended first: it is asked first. */
+/* Signals do not queue, so the one that we get is of the child that ended first: it is reaped first. */
 static void reap(job *j, pid_t first)
 {
     int status;
@@ -266,14 +227,14 @@ static void reap(job *j, pid_t first)
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
         child_ended(j, pid, status);
     if (j->starting)
-        return; /* those so far were quick: the others are still to come */
+        return; /* not all ranks are started yet */
     if (pid < 0 && errno == ECHILD)
-        j->now = GONE;
+        j->now = ENDED;
     else if (j->running == 0 && j->now == RUNNING)
         enter(j, LINGERING);
 }
 
-/* --- signals to us --- */
+/* --- signals to ronda run --- */
 
 static void pause_job(job *j)
 {
@@ -298,11 +259,11 @@ static void end_by_signal(job *j, int signal)
         if (j->verdict.why != RUN_BY_SIGNAL || rd_now_ns() - j->why_ns > RUN_SAME_SIGNAL_NS)
             kill_all(j);
     } else if (signal == SIGTERM) {
-        enter(j, TOLD);
+        enter(j, TERMINATING);
     } else {
         tell(j, signal);
         tell(j, SIGCONT);
-        enter(j, ASKED);
+        enter(j, SIGNALLED);
     }
 }
 
@@ -311,7 +272,7 @@ bool run_ends_job(int signal)
     return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
 }
 
-static void hear_signal(job *j, int signal)
+static void take_signal(job *j, int signal)
 {
     if (signal == SIGTSTP)
         pause_job(j);
@@ -319,49 +280,49 @@ static void hear_signal(job *j, int signal)
         continue_job(j);
     else if (run_ends_job(signal))
         end_by_signal(j, signal);
-    else if (run_catch_only(signal))
-        run_catch_tell(signal);
+    else if (signal == SIGUSR1 || signal == SIGUSR2)
+        run_children_signal(signal);
     else
         tell(j, signal);
 }
 
-static void hear_signals(job *j)
+static void read_signals(job *j)
 {
     struct signalfd_siginfo s;
-    while (j->now != GONE && read(j->signals, &s, sizeof s) == (ssize_t)sizeof s) {
+    while (j->now != ENDED && read(j->signals, &s, sizeof s) == (ssize_t)sizeof s) {
         if (s.ssi_signo == SIGCHLD)
             reap(j, (pid_t)s.ssi_pid);
         else
-            hear_signal(j, (int)s.ssi_signo);
+            take_signal(j, (int)s.ssi_signo);
     }
 }
 
-/* --- orders of a launcher elsewhere --- */
+/* --- commands of a launcher on another host --- */
 
-static void lose_front(job *j)
+static void end_without_front(job *j)
 {
     decide(j, (run_verdict){.why = RUN_FRONT});
     kill_all(j);
 }
 
-static void hear_orders(job *j)
+static void read_orders(job *j)
 {
     const run_verdict elsewhere = {.why = RUN_ELSEWHERE};
     run_order o;
-    while (j->now != GONE && run_far_next(j->far, &o)) {
+    while (j->now != ENDED && run_remote_next(j->remote, &o)) {
         if (o.kind == RUN_SIGNAL) {
-            hear_signal(j, o.signal);
+            take_signal(j, o.signal);
         } else {
-            reap(j, 0); /* what failed elsewhere may be what follows from it */
+            reap(j, 0); /* our own failure may have come first */
             fail(j, elsewhere);
         }
-        if (o.kind == RUN_END && j->now < TOLD)
-            enter(j, TOLD);
-        if (o.kind == RUN_KILL && j->now != GONE)
+        if (o.kind == RUN_END && j->now < TERMINATING)
+            enter(j, TERMINATING);
+        if (o.kind == RUN_KILL && j->now != ENDED)
             kill_all(j);
     }
-    if (j->now != GONE && run_far_lost(j->far))
-        lose_front(j);
+    if (j->now != ENDED && run_remote_lost(j->remote))
+        end_without_front(j);
 }
 
 /* --- time --- */
@@ -369,28 +330,28 @@ static void hear_orders(job *j)
 static void look_at_clock(job *j)
 {
     const uint64_t now_ns = rd_now_ns();
-    if (j->timeout_ns && !j->pause_ns && now_ns >= j->timeout_ns && j->now < TOLD)
+    if (j->timeout_ns && !j->pause_ns && now_ns >= j->timeout_ns && j->now < TERMINATING)
         fail(j, (run_verdict){.why = RUN_TIMEOUT, .detail = (int)j->running});
-    else if (j->next_ns && now_ns >= j->next_ns && j->now != GONE) {
-        if (j->now == TOLD)
+    else if (j->next_ns && now_ns >= j->next_ns && j->now != ENDED) {
+        if (j->now == TERMINATING)
             kill_all(j);
         else
-            enter(j, TOLD);
+            enter(j, TERMINATING);
     }
 }
 
 enum {
     NEVER_MS = 1000000,
-    FAR_MS = 5000
-}; /* far: how often to ask whether the launcher is there */
+    REMOTE_MS = 5000
+}; /* REMOTE_MS: how often to look whether the launcher is silent */
 
 /* Milliseconds until something is due; -1: nothing is. */
 static int until_due(const job *j)
 {
     const uint64_t now_ns = rd_now_ns();
-    const int most_ms = j->far ? FAR_MS : NEVER_MS;
+    const int most_ms = j->remote ? REMOTE_MS : NEVER_MS;
     uint64_t due_ns = j->next_ns ? j->next_ns : UINT64_MAX;
-    if (j->timeout_ns && !j->pause_ns && j->now < TOLD && j->timeout_ns < due_ns)
+    if (j->timeout_ns && !j->pause_ns && j->now < TERMINATING && j->timeout_ns < due_ns)
         due_ns = j->timeout_ns;
     if (due_ns == UINT64_MAX)
         return most_ms < NEVER_MS ? most_ms : -1;
@@ -402,24 +363,24 @@ static int until_due(const job *j)
 
 /* --- the loop --- */
 
-enum { OTHER_POLLS = 3 + RUN_FAR_POLLS, OUTPUT_POLLS = 2 };
+enum { OTHER_POLLS = 3 + RUN_REMOTE_POLLS, OUTPUT_POLLS = 2 };
 
 /* Waits for anything to happen; output is passed on.  false: nothing did, or the wait was cut short. */
 static bool await(job *j, int wait_ms, bool last)
 {
-    struct pollfd *far = j->polls + 3, *outputs = j->polls + OTHER_POLLS;
+    struct pollfd *link = j->polls + 3, *outputs = j->polls + OTHER_POLLS;
     for (size_t i = 0; i < OTHER_POLLS; i++)
         j->polls[i] = (struct pollfd){.fd = -1};
     j->polls[0] = (struct pollfd){.fd = j->signals, .events = POLLIN};
     j->polls[1] = (struct pollfd){.fd = j->life, .events = POLLIN};
     j->polls[2] = (struct pollfd){.fd = j->told, .events = POLLIN};
-    const size_t asked = j->far ? run_far_polls(j->far, far) : 0;
+    const size_t links = j->remote ? run_remote_polls(j->remote, link) : 0;
     const size_t count = run_output_polls(j->output, outputs);
     if (poll(j->polls, OTHER_POLLS + count, wait_ms) < 0)
         return false;
     run_output_turn(j->output, outputs, count, last);
-    if (j->far)
-        run_far_turn(j->far, far, asked);
+    if (j->remote)
+        run_remote_turn(j->remote, link, links);
     return true;
 }
 
@@ -430,21 +391,21 @@ static void turn(job *j)
     const int error = run_output_error(j->output);
     if (error)
         fail(j, (run_verdict){.why = RUN_OUTPUT, .detail = error});
-    if (j->polls[1].revents && j->now != GONE)
-        lose_front(j);
+    if (j->polls[1].revents && j->now != ENDED)
+        end_without_front(j);
     if (j->polls[2].revents)
-        hear_told(j);
+        read_told(j);
     if (j->polls[0].revents)
-        hear_signals(j);
-    if (j->far)
-        hear_orders(j);
+        read_signals(j);
+    if (j->remote)
+        read_orders(j);
     look_at_clock(j);
 }
 
-/* A signal while the last output waits for a slow reader: nobody wants to wait any more. */
+/* A signal ends the waiting for a slow reader of the last output. */
 static bool last_turn(job *j, uint64_t limit_ns)
 {
-    const int wait_ms = run_output_reads(j->output) ? 0 : limit_ns || j->far ? 50 : -1;
+    const int wait_ms = run_output_reads(j->output) ? 0 : limit_ns || j->remote ? 50 : -1;
     if (!await(j, wait_ms, true))
         return errno == EINTR;
     struct signalfd_siginfo s;
@@ -454,15 +415,15 @@ static bool last_turn(job *j, uint64_t limit_ns)
             return false;
         }
     run_order o;
-    while (j->far && run_far_next(j->far, &o))
+    while (j->remote && run_remote_next(j->remote, &o))
         if (o.kind == RUN_KILL)
             return false;
     return !j->polls[1].revents && (!limit_ns || rd_now_ns() < limit_ns) &&
-           !(j->far && run_far_lost(j->far));
+           !(j->remote && run_remote_lost(j->remote));
 }
 
-/* All processes are gone; what they said is not to be lost, however slow the reader.  Who has ended the
- * job by force has no more patience than the grace. */
+/* All processes have ended; what they wrote is passed on, however slow the reader.  After a signal or a timeout
+ * it has as long as the grace. */
 static void finish_output(job *j)
 {
     const run_cause why = j->verdict.why;
@@ -502,54 +463,68 @@ static void start_all(job *j)
     for (uint32_t r = 0; r < j->request->count && j->now == RUNNING; r++) {
         if (!start_rank(j, r))
             break;
-        hear_signals(j);
+        read_signals(j);
     }
     j->starting = false;
-    close(j->setting.complaints);
+    close(j->setting.exec_errors);
     reap(j, 0);
 }
 
 /* --- the beginning --- */
 
 /* "0", "1", ...: what stands in the labels. */
-static char **make_names(uint32_t count)
+static bool make_names(uint32_t count, cli_words *out)
 {
-    enum { WIDE = 12 };
-    char **names = rd_alloc(count * (sizeof *names + WIDE));
-    for (uint32_t r = 0; names && r < count; r++) {
-        names[r] = (char *)(names + count) + r * WIDE;
-        snprintf(names[r], WIDE, "%" PRIu32, r);
-    }
-    return names;
+    bool good = true;
+    for (uint32_t r = 0; r < count && good; r++)
+        good = cli_words_add(out, "%" PRIu32, r);
+    return good;
 }
 
 static bool prepare(job *j, int keys)
 {
     const uint32_t count = j->request->count;
     const size_t polls = OTHER_POLLS + OUTPUT_POLLS + 2 * (size_t)count;
-    int complaints[2];
-    /* Two pipes per rank; what we raise for ourselves the ranks do not get. */
-    if (!run_raise_files(2 * (rlim_t)count + 64, &j->setting.files) ||
-        rd_fd_pipe(complaints, O_NONBLOCK))
+    int exec_errors[2];
+    /* Two pipes and a core per rank; what we raise for ourselves the ranks do not get. */
+    if (!run_raise_files(3 * (rlim_t)count + 64, &j->setting.files) ||
+        rd_fd_pipe(exec_errors, O_NONBLOCK))
         return false;
     const int nothing = rd_fd(open("/dev/null", O_RDWR | O_CLOEXEC));
     j->signals = run_signals();
     j->ranks = rd_alloc(count * sizeof *j->ranks);
-    j->left = rd_alloc(count * sizeof *j->left);
+    j->ends = rd_alloc(count * sizeof *j->ends);
     j->polls = rd_alloc(polls * sizeof *j->polls);
-    j->names = make_names(count);
-    j->output = run_output_open(count, j->request->label ? j->names : NULL, j->far);
-    j->complaints = complaints[0];
+    const bool named = make_names(count, &j->names);
+    j->output = run_output_open(count, j->request->label ? j->names.at : NULL, j->remote);
+    j->exec_errors = exec_errors[0];
     j->told = run_tell_open(j->setting.tell);
     j->setting.request = j->request;
     j->setting.place = j->place;
     j->setting.keys = keys;
     j->setting.nothing = nothing;
-    j->setting.complaints = complaints[1];
+    j->setting.exec_errors = exec_errors[1];
     if (nothing < 0 || j->signals < 0)
         return false;
     errno = ENOMEM;
-    return j->ranks && j->left && j->polls && j->names && j->output;
+    return j->ranks && j->ends && j->polls && named && j->output;
+}
+
+static run_cores *take_cores(job *j)
+{
+    const run_request *q = j->request;
+    char why[RUN_CORES_WHY], text[RUN_CORES_TEXT];
+    run_cores *c = run_cores_take(q, true, why);
+    j->setting.cores = c;
+    if (!c && q->bind)
+        cli_failed(ME, "--bind does nothing: %s", why);
+    else if (!c && q->verbose)
+        cli_failed(ME, "ranks are bound to no cores: %s", why);
+    for (uint32_t r = 0; c && r < q->count && q->verbose; r++) {
+        run_cores_text(c, r, text, sizeof text);
+        cli_failed(ME, "rank %" PRIu32 " has cores %s", q->first + r, text);
+    }
+    return c;
 }
 
 static void run(job *j)
@@ -562,35 +537,43 @@ static void run(job *j)
     close(j->setting.nothing);
     if (j->setting.keys != STDIN_FILENO)
         close(j->setting.keys);
-    while (j->now != GONE)
+    while (j->now != ENDED)
         turn(j);
     finish_output(j);
 }
 
-int run_job_keep(const run_request *q, const run_place *place, int keys, int life, run_far *far)
+static int say(job *j)
 {
-    job j = {.request = q, .place = place, .life = life, .far = far, .told = -1};
-    setpgid(0, 0); /* what is sent to the front's group is the front's to pass on */
+    run_verdict *v = &j->verdict;
+    if (v->why != RUN_RANK)
+        return run_say(j->request, v, NULL, NULL, "");
+    v->culprit = run_find_cause(j->ends, j->request->count, v->culprit);
+    return run_say(j->request, v, &j->ends[v->culprit], NULL,
+                   run_output_last_line(j->output, v->culprit));
+}
+
+int run_job_keep(const run_request *q, const run_place *place, int keys, int life,
+                 run_remote *remote)
+{
+    job j = {.request = q, .place = place, .life = life, .remote = remote, .told = -1};
+    setpgid(0, 0); /* signals to the front's group reach us through the front alone */
     signal(SIGTTOU, SIG_IGN);
     int status;
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) || !prepare(&j, keys)) {
         status = cli_failed(ME, "cannot start %" PRIu32 " ranks: %s", q->count, strerror(errno));
     } else {
-        if (q->bind && run_rank_core(q, 0) < 0)
-            cli_failed(ME, "fewer usable cores than ranks: --bind does nothing");
+        run_cores *cores = take_cores(&j);
         run(&j);
-        const run_verdict *v = run_find_cause(&j.verdict, j.left, q->first, q->count);
-        const uint32_t r = v->culprit - q->first;
-        status = far ? (v->why == RUN_FRONT ? CLI_FAILED : CLI_OK)
-                     : run_say(q, v, NULL, v->why == RUN_RANK ? run_output_words(j.output, r) : "");
+        run_cores_free(cores);
+        status = remote ? (j.verdict.why == RUN_FRONT ? CLI_FAILED : CLI_OK) : say(&j);
     }
     run_place_remove(place);
     if (j.told >= 0)
         close(j.told);
     run_output_free(j.output);
-    rd_free(j.names);
+    cli_words_free(&j.names);
     rd_free(j.ranks);
-    rd_free(j.left);
+    rd_free(j.ends);
     rd_free(j.polls);
     return status;
 }

@@ -1,4 +1,4 @@
-/* run_link.c: frames between the launcher and the remote sides. */
+/* run_link.c: frames between the launcher and the remote sides; see run_link.h. */
 #include "run_link.h"
 
 #include <errno.h>
@@ -59,18 +59,20 @@ static int numbers_of(int kind)
 {
     switch (kind) {
     case RUN_SETUP:
+        return 7;
+    case RUN_ENDED:
+        return 6;
     case RUN_VERDICT:
-        return 8;
-    case RUN_SAID:
-    case RUN_TAKEN:
-    case RUN_PING:
+        return 3;
+    case RUN_WROTE:
+    case RUN_CREDIT:
         return 2;
     case RUN_SIGNAL:
     case RUN_READY:
-    case RUN_ENDED:
         return 1;
+    case RUN_PING:
     case RUN_START:
-    case RUN_HEAR:
+    case RUN_FAILURE:
     case RUN_END:
     case RUN_KILL:
     case RUN_INPUT:
@@ -169,7 +171,9 @@ void run_link_write(run_link *l)
         const ssize_t n = write(l->out, l->put.at + l->put.from, l->put.to - l->put.from);
         if (n < 0 && errno == EAGAIN)
             return;
-        if (n < 0 && errno != EINTR) { /* nobody listens; what was said before can still be read */
+        if (n < 0 &&
+            errno !=
+                EINTR) { /* the other end is closed; frames that it sent before can still be read */
             close(l->out);
             l->out = -1;
             l->put.from = l->put.to = 0;
@@ -179,9 +183,9 @@ void run_link_write(run_link *l)
     }
 }
 
-/* --- what a host is told of its ranks --- */
+/* --- RUN_SETUP --- */
 
-enum { BIND = 1, PORT = 2, MOST_WORDS = 1 << 20 };
+enum { BIND = 1, NO_BIND = 2, PORT = 4, VERBOSE = 8, MOST_WORDS = 1 << 20 };
 static const uint64_t MOST_GRACE_NS = 1000000000000000000;
 
 static size_t words_count(char *const *words)
@@ -212,11 +216,11 @@ bool run_setup_put(run_link *l, const run_setup *s)
     const uint64_t numbers[RUN_NUMBERS] = {q->size,
                                            q->first,
                                            q->count,
-                                           (q->bind ? BIND : 0) | (s->port ? PORT : 0),
+                                           (q->bind ? BIND : 0u) | (q->no_bind ? NO_BIND : 0u) |
+                                               (s->port ? PORT : 0u) | (q->verbose ? VERBOSE : 0u),
                                            q->grace_ns,
                                            words_count(q->program),
-                                           words_count(s->environment),
-                                           0};
+                                           words_count(s->environment)};
     run_bytes b = {0};
     char *where[] = {s->directory, s->name, NULL};
     const size_t length =
@@ -248,8 +252,8 @@ static bool words_cut(char **words, uint64_t count, char **at, const char *end)
 static bool numbers_right(const uint64_t n[RUN_NUMBERS])
 {
     return n[0] >= 1 && n[0] <= RUN_MOST_RANKS && n[2] >= 1 && n[2] <= n[0] &&
-           n[1] <= n[0] - n[2] && n[3] <= (BIND | PORT) && n[4] <= MOST_GRACE_NS && n[5] >= 1 &&
-           n[5] <= MOST_WORDS && n[6] <= MOST_WORDS;
+           n[1] <= n[0] - n[2] && n[3] <= (BIND | NO_BIND | PORT | VERBOSE) &&
+           n[4] <= MOST_GRACE_NS && n[5] >= 1 && n[5] <= MOST_WORDS && n[6] <= MOST_WORDS;
 }
 
 bool run_setup_read(const run_frame *f, run_setup *out)
@@ -274,6 +278,8 @@ bool run_setup_read(const run_frame *f, run_setup *out)
                                    .first = (uint32_t)n[1],
                                    .count = (uint32_t)n[2],
                                    .bind = n[3] & BIND,
+                                   .no_bind = n[3] & NO_BIND,
+                                   .verbose = n[3] & VERBOSE,
                                    .grace_ns = n[4],
                                    .program = program},
                        .port = n[3] & PORT,

@@ -1,18 +1,18 @@
-/* run_link.h: what the launcher and the remote side on a host say to each other, over the standard
- * input and output of the host's agent.
+/* run_link.h: the protocol between the launcher and the remote side on a host, over the standard input and output
+ * of the host's agent.
  *
  *     launcher                                  remote side
- *                                          <--  RUN_HELLO, a line: what is before it is not ours
+ *                                          <--  RUN_HELLO, a line; lines before it are of the host's shell
  *     RUN_SETUP  ranks, program, ...       -->
  *                                          <--  RUN_READY  it could be started; a free port
  *     RUN_START  the address               -->
- *     RUN_INPUT, RUN_SIGNAL, ...           <->  RUN_SAID, RUN_ENDED, RUN_VERDICT
+ *     RUN_INPUT, RUN_SIGNAL, ...           <->  RUN_WROTE, RUN_ENDED, RUN_VERDICT
  *                                          <--  RUN_DONE   nothing is left
  *     end of file
  *
  * A frame is the length of the rest (4 bytes, the lowest first), its kind (1 byte), and a body:
- * numbers of 8 bytes each, and then bytes.  Who sends input or output sends no more than the other
- * has taken, so that orders never wait behind it. */
+ * numbers of 8 bytes each, and then bytes.  Input and output are sent within a credit (RUN_CREDIT), so that commands
+ * never wait behind them. */
 #ifndef CLI_RUN_LINK_H
 #define CLI_RUN_LINK_H
 
@@ -22,36 +22,35 @@
 
 #include "run.h"
 
-#define RUN_HELLO "ronda remote side 3\n"
+#define RUN_HELLO "ronda remote side 4\n"
 
 enum {
     RUN_FRAME_MOST = 8 << 20,
     RUN_FRAME_HEAD = 5,
-    RUN_WINDOW = 256 << 10, /* bytes of output, or of input, that are sent and not yet taken */
-    RUN_NUMBERS = 8         /* the most in a frame */
+    RUN_WINDOW = 256 << 10, /* credit at the start: bytes of output, or of input, on their way */
+    RUN_NUMBERS = 7         /* the most in a frame */
 };
 
 enum {
     RUN_SETUP = 1,
-    RUN_START,  /* the address where ranks meet */
-    RUN_SIGNAL, /* number: for the ranks */
-    RUN_HEAR,   /* something failed elsewhere: give ranks a moment, and then end them */
-    RUN_END,    /* end them now */
-    RUN_KILL,   /* without grace */
-    RUN_INPUT,  /* bytes for rank 0; none: the end of them */
-    RUN_READY,  /* port, or 0; of rank 0's host: a better address than its name */
-    RUN_SAID,   /* rank, RUN_OUT or RUN_ERR; bytes */
-    RUN_ENDED,  /* rank */
-    RUN_VERDICT, /* why, culprit, pid, detail, ns; when that was, by the host's clock; blames; 1: this was
-                    after the host had been told of another one */
+    RUN_START,   /* the address where ranks meet */
+    RUN_SIGNAL,  /* number: for the ranks */
+    RUN_FAILURE, /* something failed on another host: give ranks a moment, and then end them */
+    RUN_END,     /* end them now */
+    RUN_KILL,    /* without grace */
+    RUN_INPUT,   /* bytes for rank 0; none: the end of them */
+    RUN_READY,   /* port, or 0; of rank 0's host: a better address than its name */
+    RUN_WROTE,   /* rank, RUN_OUT or RUN_ERR; bytes */
+    RUN_ENDED,   /* rank; pid, status, ns, saw, failed: of its run_end */
+    RUN_VERDICT, /* why, culprit, detail: why the host ends its ranks, if it is not that one failed */
     RUN_DONE,
-    RUN_TAKEN, /* RUN_OUT, RUN_ERR or RUN_IN; how many bytes */
-    RUN_PING   /* the launcher's clock; to be answered by the same, and the host's clock */
+    RUN_CREDIT, /* RUN_OUT, RUN_ERR or RUN_IN; so many bytes more may be sent */
+    RUN_PING    /* to be answered by another */
 };
 
 enum { RUN_IN = 2 };
 
-/* Nothing heard for so long: the other one is gone, or the network between. */
+/* A ping is sent this often; a side that has received nothing for RUN_SILENCE_NS takes the other for lost. */
 static const uint64_t RUN_PING_NS = 10000000000, RUN_SILENCE_NS = 60000000000;
 
 typedef struct {
@@ -68,9 +67,9 @@ typedef struct {
 
 typedef struct {
     int in, out; /* do not block; -1: closed */
-    bool lost;   /* nothing more will come */
+    bool lost;   /* nothing more will be received */
     run_bytes got, put;
-    uint64_t heard_ns;
+    uint64_t heard_ns; /* when bytes were received last */
 } run_link;
 
 void run_link_open(run_link *l, int in, int out); /* they are the link's from now on */
@@ -87,15 +86,15 @@ bool run_link_next(run_link *l, run_frame *out);
 /* A frame at the beginning of some bytes: how many it takes, 0: it is not whole yet, -1: it is none. */
 long run_frame_read(const char *bytes, size_t length, run_frame *out);
 
-/* --- what a host is told of its ranks --- */
+/* --- RUN_SETUP: what a host is to run --- */
 
 typedef struct {
-    run_request request; /* size, first, count, bind, grace_ns, program */
-    bool port;           /* find a free one: rank 0 will be here */
+    run_request request; /* size, first, count, bind, verbose, grace_ns, program */
+    bool port;           /* find a free one: rank 0 is on this host */
     char *directory;
-    char *name;         /* of the host, if its ranks are to meet there; else "" */
+    char *name;         /* of the host, if rank 0 is there and --addr was not given; else "" */
     char **environment; /* NAME=VALUE; NULL ends them */
-    void *memory;       /* of what was read */
+    void *memory;       /* that all pointers point into, if it was read */
 } run_setup;
 
 bool run_setup_put(run_link *l, const run_setup *s); /* false: too much for a frame */

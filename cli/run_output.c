@@ -1,4 +1,4 @@
-/* run_output.c: the ranks' output, on its way to ours.
+/* run_output.c: passes the ranks' output on to ours, in whole lines.
  *
  *   rank 0  out --line--.
  *           err --line--+--.
@@ -30,7 +30,7 @@ enum {
     LINE_LEAST = 256,
     QUEUE_FULL = 262144, /* bytes in a queue from which on its streams are not read */
     CAREFUL = 4096,      /* bytes that a pipe with any room takes without blocking */
-    WORDS = 300
+    LAST_LINE = 300
 };
 
 typedef struct stream stream;
@@ -50,13 +50,13 @@ struct stream {
     sink *to;
     char *line;
     size_t length, capacity;
-    char words[WORDS]; /* the last line with anything in it */
+    char last_line[LAST_LINE]; /* that has anything in it */
 };
 
 struct run_output {
     uint32_t count; /* of streams: two per rank */
     char *const *names;
-    run_far *far;
+    run_remote *remote;
     sink sinks[2];
     stream *streams;
     char chunk[CHUNK];
@@ -64,7 +64,7 @@ struct run_output {
 
 /* --- sinks --- */
 
-/* Blocking in a write would make us deaf to signals.  Not to block is a property that all who share an
+/* A write that blocks would keep us from reading signals.  Not to block is a property that all who share an
  * open file would get, the shell included, so we open it once more. */
 static void sink_open(sink *k, int fd, const struct stat *is)
 {
@@ -137,16 +137,16 @@ static bool sink_full(const sink *k)
 
 /* --- streams --- */
 
-static void remember_words(stream *s, const char *text, size_t length)
+static void remember_line(stream *s, const char *text, size_t length)
 {
     while (length && strchr(" \t\r\n", text[length - 1]))
         length--;
     if (!length)
         return;
-    length = length < sizeof s->words ? length : sizeof s->words - 1;
+    length = length < sizeof s->last_line ? length : sizeof s->last_line - 1;
     for (size_t i = 0; i < length; i++)
-        s->words[i] = text[i] ? text[i] : '?';
-    s->words[length] = 0;
+        s->last_line[i] = text[i] ? text[i] : '?';
+    s->last_line[length] = 0;
 }
 
 /* Passes on a line, or a part of one: `ends` says whether it has its newline. */
@@ -163,13 +163,13 @@ static void stream_say(const run_output *o, stream *s, const char *text, size_t 
             sink_add(k, o->names[s->rank], strlen(o->names[s->rank]));
             sink_add(k, "] ", 2);
         }
-        remember_words(s, text, length);
+        remember_line(s, text, length);
     }
     sink_add(k, text, length);
     k->open = ends ? NULL : s;
 }
 
-/* Says what waits in the line. */
+/* Passes on what waits in the line. */
 static void stream_say_line(const run_output *o, stream *s, bool ends)
 {
     stream_say(o, s, s->line, s->length, ends);
@@ -244,7 +244,8 @@ static int stream_which(const run_output *o, const stream *s)
 /* How many bytes of the stream there is room for. */
 static size_t stream_room(const run_output *o, const stream *s)
 {
-    const size_t room = o->far ? run_far_room(o->far, stream_which(o, s)) : sizeof o->chunk;
+    const size_t room =
+        o->remote ? run_remote_room(o->remote, stream_which(o, s)) : sizeof o->chunk;
     return sink_full(s->to) ? 0 : room < sizeof o->chunk ? room : sizeof o->chunk;
 }
 
@@ -254,8 +255,8 @@ static void stream_read(run_output *o, stream *s)
     const ssize_t n = room ? read(s->fd, o->chunk, room) : -1;
     if (!room)
         return; /* another stream took it just now */
-    if (n > 0 && o->far)
-        run_far_said(o->far, s->rank, stream_which(o, s), o->chunk, (size_t)n);
+    if (n > 0 && o->remote)
+        run_remote_wrote(o->remote, s->rank, stream_which(o, s), o->chunk, (size_t)n);
     else if (n > 0)
         stream_feed(o, s, o->chunk, (size_t)n);
     else if (n == 0 || (errno != EINTR && errno != EAGAIN))
@@ -264,7 +265,7 @@ static void stream_read(run_output *o, stream *s)
 
 /* --- all of them --- */
 
-run_output *run_output_open(uint32_t size, char *const *names, run_far *far)
+run_output *run_output_open(uint32_t size, char *const *names, run_remote *remote)
 {
     struct stat is[2] = {0};
     run_output *o = rd_alloc(sizeof *o);
@@ -285,7 +286,7 @@ run_output *run_output_open(uint32_t size, char *const *names, run_far *far)
             .fd = -1, .rank = i / 2, .to = &o->sinks[i % 2 == RUN_ERR && !one ? RUN_ERR : RUN_OUT]};
     o->count = 2 * size;
     o->names = names;
-    o->far = far;
+    o->remote = remote;
     o->streams = streams;
     return o;
 }
@@ -347,7 +348,7 @@ void run_output_turn(run_output *o, const struct pollfd polls[], size_t count, b
     }
     for (int i = 0; i < 2; i++)
         if (o->sinks[i].length && (o->sinks[i].ours || o->sinks[i].file || o->sinks[i].socket))
-            sink_pass_on(&o->sinks[i]); /* mostly there is room: no need to ask first */
+            sink_pass_on(&o->sinks[i]); /* mostly there is room: try before polling */
 }
 
 void run_output_feed(run_output *o, uint32_t rank, int which, const char *text, size_t length)
@@ -386,7 +387,7 @@ int run_output_error(const run_output *o)
     return o->sinks[RUN_OUT].error;
 }
 
-const char *run_output_words(const run_output *o, uint32_t rank)
+const char *run_output_last_line(const run_output *o, uint32_t rank)
 {
-    return o->streams[2 * rank + RUN_ERR].words;
+    return o->streams[2 * rank + RUN_ERR].last_line;
 }

@@ -2,48 +2,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "base/cpu.h"
 #include "base/tell.h"
 #include "run.h"
-
-enum { MOST_CORES = 8192 };
-
-typedef struct {
-    cpu_set_t sets[MOST_CORES / CPU_SETSIZE];
-} cores;
-
-/* --- cores --- */
-
-static int nth_core(const cores *c, uint32_t n)
-{
-    for (int core = 0; core < MOST_CORES; core++)
-        if (CPU_ISSET_S((size_t)core, sizeof *c, c->sets) && n-- == 0)
-            return core;
-    return -1;
-}
-
-int run_rank_core(const run_request *q, uint32_t rank)
-{
-    cores c = {0};
-    if (rd_usable_cpus() < q->count || sched_getaffinity(0, sizeof c, c.sets))
-        return -1;
-    return nth_core(&c, q->count - 1) < 0 ? -1 : nth_core(&c, rank);
-}
-
-static void bind_to(int core)
-{
-    cores c = {0};
-    CPU_SET_S((size_t)core, sizeof c, c.sets);
-    sched_setaffinity(0, sizeof c,
-                      c.sets); /* a core that went offline just now is no reason to fail */
-}
 
 /* --- in the child --- */
 
@@ -65,7 +31,7 @@ static void set_environment(const run_setting *s, uint32_t rank)
     setenv("RONDA_KEY", s->place->key, !key || !*key);
 }
 
-/* One that came while it was blocked for us is not for the program, which cannot have caught it yet. */
+/* A signal that arrived while it was blocked for us is not for the program, which cannot have caught it yet. */
 static void discard(int number)
 {
     struct sigaction was;
@@ -92,9 +58,8 @@ static _Noreturn void become(const run_setting *s, uint32_t rank, pid_t parent, 
     setpgid(0, 0);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
         _exit(RUN_NOT_FOUND);
-    const int core = s->request->bind ? run_rank_core(s->request, rank) : -1;
-    if (core >= 0)
-        bind_to(core);
+    if (s->cores)
+        run_cores_bind(s->cores, rank);
     set_environment(s, rank);
     setrlimit(RLIMIT_NOFILE, &s->files);
     int error = 0;
@@ -107,8 +72,8 @@ static _Noreturn void become(const run_setting *s, uint32_t rank, pid_t parent, 
         error = errno;
     }
     signal(SIGPIPE, SIG_IGN);
-    const run_complaint complaint = {.rank = rank, .error = error};
-    while (write(s->complaints, &complaint, sizeof complaint) < 0 && errno == EINTR) {
+    const run_exec_error failure = {.rank = rank, .error = error};
+    while (write(s->exec_errors, &failure, sizeof failure) < 0 && errno == EINTR) {
     }
     _exit(RUN_NOT_FOUND);
 }

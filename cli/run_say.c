@@ -31,39 +31,41 @@ static const char *how_ended(int status, char text[static HOW])
     return text;
 }
 
-const run_verdict *run_find_cause(const run_verdict *v, const run_verdict left[], uint32_t first,
-                                  uint32_t count)
+uint32_t run_find_cause(const run_end ends[], uint32_t size, uint32_t rank)
 {
-    const uint32_t r = v->blames - 1 - first;
-    return v->why == RUN_RANK && v->blames && r < count && left[r].why == RUN_RANK ? &left[r] : v;
+    for (uint32_t n = 0; n < size; n++) {
+        const uint32_t next = ends[rank].saw - 1; /* of 0: beyond them all */
+        if (next >= size || !ends[next].failed || ends[next].saw == rank + 1)
+            break;
+        rank = next;
+    }
+    return rank;
 }
 
-static int say_rank(const run_verdict *v, const char *host, const char *words)
+static int say_rank(const run_verdict *v, const run_end *e, const char *host, const char *line)
 {
     char how[HOW];
-    if (!v->detail)
-        return cli_failed(ME,
-                          "rank %" PRIu32
-                          " (pid %d%s%s) failed first: it exited with status 0 after "
-                          "%.1f s, without closing its communicator%s%s",
-                          v->culprit, v->pid, host ? " on " : "", host ? host : "",
-                          (double)v->ns / 1e9, *words ? "; its last words: " : "", words);
-    cli_failed(ME, "rank %" PRIu32 " (pid %d%s%s) failed first: %s after %.1f s%s%s", v->culprit,
-               v->pid, host ? " on " : "", host ? host : "", how_ended(v->detail, how),
-               (double)v->ns / 1e9, *words ? "; its last words: " : "", words);
-    return WIFSIGNALED(v->detail) ? 128 + WTERMSIG(v->detail) : WEXITSTATUS(v->detail);
+    cli_failed(ME, "rank %" PRIu32 " (pid %d%s%s) failed first: %s after %.1f s%s%s%s", v->culprit,
+               e->pid, host ? " on " : "", host ? host : "",
+               e->status ? how_ended(e->status, how) : "it exited with status 0",
+               (double)e->ns / 1e9, e->status ? "" : ", without closing its communicator",
+               *line ? "; its last line: " : "", line);
+    if (!e->status)
+        return CLI_FAILED;
+    return WIFSIGNALED(e->status) ? 128 + WTERMSIG(e->status) : WEXITSTATUS(e->status);
 }
 
-static int say_host(const run_verdict *v, const char *host, const char *words)
+static int say_host(const run_verdict *v, const char *host, const char *line)
 {
     char how[HOW];
     return cli_failed(ME, "host %s %s: its agent ended early, %s after %.1f s%s%s", host,
                       v->why == RUN_HOST ? "is lost" : "cannot be reached",
                       how_ended(v->detail, how), (double)v->ns / 1e9,
-                      *words ? "; its last line: " : ", without a word", words);
+                      *line ? "; its last line: " : ", with no output", line);
 }
 
-int run_say(const run_request *q, const run_verdict *v, const char *host, const char *words)
+int run_say(const run_request *q, const run_verdict *v, const run_end *end, const char *host,
+            const char *line)
 {
     char name[24];
     const char *on = host ? " on " : "", *where = host ? host : "";
@@ -71,7 +73,7 @@ int run_say(const run_request *q, const run_verdict *v, const char *host, const 
     case RUN_FINE:
         return CLI_OK;
     case RUN_RANK:
-        return say_rank(v, host, words);
+        return say_rank(v, end, host, line);
     case RUN_NO_PROGRAM:
         cli_failed(ME, "cannot start '%s'%s%s: %s", q->program[0], on, where, strerror(v->detail));
         return v->detail == ENOENT ? RUN_NOT_FOUND : RUN_NOT_EXECUTABLE;
@@ -93,14 +95,14 @@ int run_say(const run_request *q, const run_verdict *v, const char *host, const 
         return cli_failed(ME, "cannot write the output: %s", strerror(v->detail));
     case RUN_NO_HOST:
     case RUN_HOST:
-        return say_host(v, where, words);
+        return say_host(v, where, line);
     case RUN_SILENT:
         return cli_failed(ME, "host %s is lost: nothing was heard of it for %.0f s", where,
                           (double)v->ns / 1e9);
     case RUN_NO_ANSWER:
         return cli_failed(ME, "host %s has not answered within %.3g s, %d of %" PRIu32 " have%s%s",
                           where, (double)v->ns / 1e9, v->detail, q->hosts.count,
-                          *words ? "; its last line: " : "", words);
+                          *line ? "; its last line: " : "", line);
     case RUN_FRONT:
     case RUN_ELSEWHERE:
         break;

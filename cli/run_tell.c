@@ -1,6 +1,6 @@
-/* run_tell.c: hears from ranks whose failure they saw.
+/* run_tell.c: the socket at which ranks tell whose failure they saw (base/tell.h).
  *
- * Anybody on this machine can find the socket: what others than this user say is not listened to. */
+ * Every process of the host can send to it; datagrams of other users are ignored. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static const struct ucred *sender_of(struct msghdr *m)
     return credentials ? (const struct ucred *)(const void *)CMSG_DATA(c) : NULL;
 }
 
-bool run_tell_hear(int fd, run_told *out)
+bool run_tell_read(int fd, run_told *out)
 {
     rd_told told;
     union {

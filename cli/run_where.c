@@ -117,7 +117,7 @@ bool run_find_host(const char *name, char *host, size_t capacity)
 
 /* --- variables --- */
 
-/* What of our own environment goes along: but not what is told each rank anew, nor what is for us alone. */
+/* Which variables of our environment ranks on hosts get: not those that each rank gets anew, nor our own. */
 static bool goes_along(const char *variable)
 {
     static const char *const own[] = {"RONDA_RANK=",  "RONDA_SIZE=", "RONDA_ADDR=", "RONDA_KEY=",
@@ -128,33 +128,16 @@ static bool goes_along(const char *variable)
     return strncmp(variable, "RONDA_", 6) == 0;
 }
 
-char **run_variables(const run_request *q, const run_place *place)
+bool run_variables(const run_request *q, const run_place *place, cli_words *out)
 {
     const char *key = getenv("RONDA_KEY");
-    key = key && *key ? key : place->key;
-    size_t count = q->variable_count + 2, length = strlen(key) + 12, n = 0;
-    for (char **v = environ; *v; v++)
-        count += goes_along(*v);
-    for (uint32_t i = 0; i < q->variable_count; i++) {
-        const char *value = strchr(q->variables[i], '=') ? "" : getenv(q->variables[i]);
-        length += strlen(q->variables[i]) + strlen(value ? value : "") + 2;
+    bool good = cli_words_add(out, "RONDA_KEY=%s", key && *key ? key : place->key);
+    for (char **v = environ; *v && good; v++)
+        good = !goes_along(*v) || cli_words_add(out, "%s", *v);
+    for (uint32_t i = 0; i < q->variable_count && good; i++) {
+        const char *variable = q->variables[i];
+        const char *value = strchr(variable, '=') ? NULL : getenv(variable);
+        good = cli_words_add(out, value ? "%s=%s" : "%s%.0s", variable, value ? value : "");
     }
-    char **all = rd_alloc(count * sizeof *all + length);
-    if (!all)
-        return NULL;
-    char *to = (char *)(all + count), *end = to + length;
-    for (char **v = environ; *v; v++)
-        if (goes_along(*v))
-            all[n++] = *v;
-    all[n++] = to;
-    to += snprintf(to, (size_t)(end - to), "RONDA_KEY=%s", key) + 1;
-    for (uint32_t i = 0; i < q->variable_count; i++) {
-        const char *variable = q->variables[i], *equals = strchr(variable, '=');
-        const char *value = equals ? NULL : getenv(variable);
-        all[n++] = to;
-        to += snprintf(to, (size_t)(end - to), "%s%s%s", variable, equals ? "" : "=",
-                       value ? value : "") +
-              1;
-    }
-    return all;
+    return good;
 }

@@ -132,7 +132,7 @@ static void release_one(bool broken)
         _exit(1);
     const rd_transport *t = links[0]->transport;
     rd_port *to = t->port(links[0], 1, 0), *from = t->port(links[1], 0, 0);
-    send_one(to, t, 7);
+    send_one(to, 7);
     if (!rd_port_peek(from, &view))
         _exit(1);
     rd_port_release(from, view.bytes + broken);

@@ -26,8 +26,8 @@ static bool open_pair(run_link *a, run_link *b)
 
 TEST(frames_arrive_as_they_were_sent)
 {
-    static const int kinds[] = {RUN_START, RUN_SIGNAL, RUN_SAID, RUN_VERDICT, RUN_DONE};
-    static const size_t numbers[] = {0, 1, 2, 8, 0};
+    static const int kinds[] = {RUN_START, RUN_SIGNAL, RUN_WROTE, RUN_VERDICT, RUN_DONE};
+    static const size_t numbers[] = {0, 1, 2, 3, 0};
     rng r = rng_start();
     run_link a, b;
     if (!open_pair(&a, &b))
@@ -69,6 +69,8 @@ static run_setup right_setup(bool bare)
                                    .first = 2,
                                    .count = 4,
                                    .bind = !bare,
+                                   .no_bind = bare,
+                                   .verbose = bare,
                                    .grace_ns = 5000000000,
                                    .program = bare ? program + 3 : program},
                        .port = bare,
@@ -100,9 +102,10 @@ TEST(a_setup_comes_out_as_it_went_in)
         if (CHECK(run_link_next(&b, &f) && run_setup_read(&f, &got), "it cannot be read")) {
             const run_request *q = &got.request, *was = &s.request;
             CHECK(q->size == was->size && q->first == was->first && q->count == was->count &&
-                      q->bind == was->bind && q->grace_ns == was->grace_ns && got.port == s.port &&
-                      strcmp(got.directory, s.directory) == 0 && strcmp(got.name, s.name) == 0 &&
-                      same_words(q->program, was->program) &&
+                      q->bind == was->bind && q->no_bind == was->no_bind &&
+                      q->verbose == was->verbose && q->grace_ns == was->grace_ns &&
+                      got.port == s.port && strcmp(got.directory, s.directory) == 0 &&
+                      strcmp(got.name, s.name) == 0 && same_words(q->program, was->program) &&
                       same_words(got.environment, s.environment),
                   "it is another");
             run_setup_free(&got);
@@ -118,8 +121,8 @@ static char *some_frames(rng *r, size_t *length)
     const run_setup s = right_setup(rng_below(r, 2));
     run_link l = {.in = -1, .out = STDOUT_FILENO};
     run_setup_put(&l, &s);
-    run_link_put(&l, RUN_SAID, (uint64_t[]){3, RUN_ERR}, 2, "words\n", 6);
-    run_link_put(&l, RUN_PING, (uint64_t[]){1, 2}, 2, NULL, 0);
+    run_link_put(&l, RUN_WROTE, (uint64_t[]){3, RUN_ERR}, 2, "words\n", 6);
+    run_link_put(&l, RUN_PING, NULL, 0, NULL, 0);
     *length = l.put.to;
     char *bytes = malloc(*length + 300);
     memcpy(bytes, l.put.at, *length);
@@ -189,7 +192,7 @@ static void throw_at(const char *name, const void *bytes, size_t length)
 /* The next one that is sound; false: there is none. */
 static bool hear(int fd, run_told *out)
 {
-    while (run_tell_hear(fd, out))
+    while (run_tell_read(fd, out))
         if (out->sound)
             return true;
     return false;
@@ -204,7 +207,7 @@ TEST(the_launcher_hears_whose_failure_a_rank_saw)
     setenv(RD_TELL, name, 1);
     setenv("RONDA_RANK", "2", 1);
     setenv("RONDA_SIZE", "5", 1);
-    CHECK(!run_tell_hear(fd, &t), "heard what nobody said");
+    CHECK(!run_tell_read(fd, &t), "heard what nobody said");
     memset(garbage, 7, sizeof garbage);
     throw_at(name, garbage, sizeof garbage);
     throw_at(name, garbage, sizeof(rd_told));
@@ -223,5 +226,35 @@ TEST(the_launcher_hears_whose_failure_a_rank_saw)
         rd_tell(2, 5, 3); /* more than there is room for: nobody waits for ever */
     close(fd);
     rd_tell(2, 5, 3); /* and nobody is there */
-    CHECK(!run_tell_hear(-1, &t), "heard without an ear");
+    CHECK(!run_tell_read(-1, &t), "heard without an ear");
+}
+
+/* --- which rank failed first --- */
+
+TEST(what_ranks_saw_leads_to_the_first_failure)
+{
+    /* saw[r] - 1: whose failure rank r saw, 0: none; failed: bit r */
+    static const struct {
+        uint32_t saw[5], failed, from, first;
+    } rows[] = {
+        {{0, 0, 0, 0, 0}, 0x02, 1, 1}, /* alone */
+        {{0, 3, 0, 0, 0}, 0x06, 1, 2}, /* 1 saw 2, which saw nobody */
+        {{2, 3, 4, 5, 0}, 0x1f, 0, 4}, /* from rank to rank */
+        {{2, 3, 4, 5, 0}, 0x0f, 0, 3}, /* 4 did not fail: a connection to it was lost, say */
+        {{0, 1, 0, 0, 0}, 0x02, 1, 1}, /* nor did 0 */
+        {{2, 1, 0, 0, 0}, 0x03, 1, 1}, /* each saw the other: as it was heard */
+        {{2, 1, 0, 0, 0}, 0x03, 0, 0}, {{9, 0, 0, 0, 0}, 0x01, 0, 0}, /* there is no such rank */
+        {{1, 0, 0, 0, 0}, 0x01, 0, 0},                                /* itself */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        run_end ends[5] = {{0}};
+        for (uint32_t r = 0; r < 5; r++)
+            ends[r] = (run_end){.saw = rows[i].saw[r], .failed = rows[i].failed >> r & 1};
+        const uint32_t first = run_find_cause(ends, 5, rows[i].from);
+        CHECK(first == rows[i].first, "row %zu: rank %u, not %u", i, first, rows[i].first);
+    }
+    /* Three that saw each other in a circle end, with one of them. */
+    const run_end circle[3] = {
+        {.saw = 2, .failed = true}, {.saw = 3, .failed = true}, {.saw = 1, .failed = true}};
+    CHECK(run_find_cause(circle, 3, 0) < 3, "nobody");
 }

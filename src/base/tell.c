@@ -1,4 +1,4 @@
-/* tell.c: a word to the launcher; see tell.h. */
+/* tell.c: datagrams to the launcher; see tell.h. */
 #include "base/tell.h"
 
 #include "base/fd.h"
@@ -15,7 +15,7 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct {
     struct sockaddr_un to;
-    socklen_t length; /* 0: nobody wants to know */
+    socklen_t length; /* of the address; 0: there is no launcher */
     uint32_t rank, size;
 } launcher;
 
@@ -47,7 +47,8 @@ void rd_tell(uint32_t rank, uint32_t size, uint32_t failed)
     const int fd = rd_fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (fd < 0)
         return;
-    /* Its queue is short, and all ranks speak at once; but nobody waits for long, and none that starts. */
+    /* The socket's queue is short (net.unix.max_dgram_qlen), and all ranks may send at once: wait up to 50 ms for
+     * room, but not at the start. */
     const struct timeval patience = {.tv_usec = 50000};
     const int flags = MSG_NOSIGNAL | (failed == RD_TOLD_NOBODY ? MSG_DONTWAIT : 0);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);

@@ -1,8 +1,8 @@
-/* run_far.c: the remote side: the keeper of a host's ranks, led by a launcher on another host.
+/* run_remote.c: the remote side: the keeper of a host's ranks, with a link to the launcher on another host.
  *
- *   launcher --link--> orders --------------> run_job.c
+ *   launcher --link--> commands ------------> run_job.c
  *                      input  --pipe--------> rank 0, if it is here
- *   launcher <--link-- what ranks say, who ended, what went wrong
+ *   launcher <--link-- what ranks write, how they ended, what went wrong
  *
  * The link is our standard input and output, which the ranks do not get to see. */
 #include <errno.h>
@@ -24,19 +24,19 @@
 
 static const char ME[] = "run";
 
-struct run_far {
+struct run_remote {
     run_link link;
-    uint32_t first;           /* the launcher counts ranks from 0 on, run_job.c from this one on */
-    size_t room[2];           /* of RUN_OUT and RUN_ERR */
-    int input;                /* to rank 0; -1: it is elsewhere, or wants no more */
-    char waiting[RUN_WINDOW]; /* input that rank 0 has not taken yet */
-    size_t waits;
+    uint32_t first; /* the launcher counts ranks from 0 on, run_job.c from this one on */
+    size_t room[2]; /* credit for RUN_OUT and RUN_ERR, in bytes */
+    int input; /* a pipe to rank 0; -1: that is on another host, or has closed its standard input */
+    char waiting[RUN_WINDOW]; /* input that rank 0 has not read yet */
+    size_t waits;             /* bytes of waiting */
     bool input_ends;
 };
 
 /* --- input --- */
 
-static void end_input(run_far *f)
+static void end_input(run_remote *f)
 {
     if (f->input >= 0)
         close(f->input);
@@ -44,12 +44,12 @@ static void end_input(run_far *f)
     f->waits = 0;
 }
 
-static void take_input(run_far *f, const char *bytes, size_t length)
+static void take_input(run_remote *f, const char *bytes, size_t length)
 {
     if (f->input < 0)
         return;
     if (length > sizeof f->waiting - f->waits) {
-        f->link.lost = true; /* more than we had room for: that is no launcher of ours */
+        f->link.lost = true; /* more than its credit: this is no launcher of ours */
         return;
     }
     f->input_ends |= length == 0;
@@ -59,13 +59,13 @@ static void take_input(run_far *f, const char *bytes, size_t length)
         end_input(f);
 }
 
-static void give_input(run_far *f)
+static void give_input(run_remote *f)
 {
     const ssize_t n = f->waits ? write(f->input, f->waiting, f->waits) : 0;
     if (n > 0) {
         memmove(f->waiting, f->waiting + n, f->waits - (size_t)n);
         f->waits -= (size_t)n;
-        run_link_put(&f->link, RUN_TAKEN, (uint64_t[]){RUN_IN, (uint64_t)n}, 2, NULL, 0);
+        run_link_put(&f->link, RUN_CREDIT, (uint64_t[]){RUN_IN, (uint64_t)n}, 2, NULL, 0);
     }
     if ((n < 0 && errno != EAGAIN && errno != EINTR) || (f->input_ends && !f->waits))
         end_input(f);
@@ -73,47 +73,42 @@ static void give_input(run_far *f)
 
 /* --- for run_job.c --- */
 
-size_t run_far_polls(const run_far *f, struct pollfd polls[RUN_FAR_POLLS])
+size_t run_remote_polls(const run_remote *f, struct pollfd polls[RUN_REMOTE_POLLS])
 {
     const bool writes = f->link.put.from < f->link.put.to;
     polls[0] = (struct pollfd){.fd = f->link.lost ? -1 : f->link.in, .events = POLLIN};
     polls[1] = (struct pollfd){.fd = writes && !f->link.lost ? f->link.out : -1, .events = POLLOUT};
     polls[2] = (struct pollfd){.fd = f->waits ? f->input : -1, .events = POLLOUT};
-    return RUN_FAR_POLLS;
+    return RUN_REMOTE_POLLS;
 }
 
-void run_far_turn(run_far *f, const struct pollfd polls[], size_t count)
+void run_remote_turn(run_remote *f, const struct pollfd polls[], size_t count)
 {
     (void)count;
     if (polls[0].revents)
         run_link_read(&f->link);
     if (polls[2].revents && f->input >= 0)
         give_input(f);
-    run_link_write(&f->link); /* mostly there is room: no need to ask first */
+    run_link_write(&f->link); /* mostly there is room: try before polling */
 }
 
-static void add_room(run_far *f, uint64_t which, uint64_t bytes)
+static void add_room(run_remote *f, uint64_t which, uint64_t bytes)
 {
     const size_t most = RUN_WINDOW - f->room[which];
     f->room[which] += bytes < most ? (size_t)bytes : most;
 }
 
-static void answer_ping(run_far *f, const run_frame *ping)
-{
-    run_link_put(&f->link, RUN_PING, (uint64_t[]){ping->numbers[0], rd_now_ns()}, 2, NULL, 0);
-}
-
-bool run_far_next(run_far *f, run_order *out)
+bool run_remote_next(run_remote *f, run_order *out)
 {
     run_frame frame;
     while (run_link_next(&f->link, &frame)) {
         const uint64_t which = frame.numbers[0];
         if (frame.kind == RUN_INPUT)
             take_input(f, frame.bytes, frame.length);
-        else if (frame.kind == RUN_TAKEN && which <= RUN_ERR)
+        else if (frame.kind == RUN_CREDIT && which <= RUN_ERR)
             add_room(f, which, frame.numbers[1]);
         else if (frame.kind == RUN_PING)
-            answer_ping(f, &frame);
+            run_link_put(&f->link, RUN_PING, NULL, 0, NULL, 0);
         if (frame.kind >= RUN_SIGNAL && frame.kind <= RUN_KILL) {
             const bool one = which >= 1 && which < NSIG;
             *out = (run_order){.kind = frame.kind, .signal = one ? (int)which : SIGTERM};
@@ -123,37 +118,38 @@ bool run_far_next(run_far *f, run_order *out)
     return false;
 }
 
-bool run_far_lost(const run_far *f)
+bool run_remote_lost(const run_remote *f)
 {
     return f->link.lost || rd_now_ns() - f->link.heard_ns > RUN_SILENCE_NS;
 }
 
-size_t run_far_room(const run_far *f, int which)
+size_t run_remote_room(const run_remote *f, int which)
 {
     return f->room[which];
 }
 
-void run_far_said(run_far *f, uint32_t rank, int which, const char *text, size_t length)
+void run_remote_wrote(run_remote *f, uint32_t rank, int which, const char *text, size_t length)
 {
     const uint64_t numbers[] = {f->first + rank, (uint64_t)which};
-    run_link_put(&f->link, RUN_SAID, numbers, 2, text, length);
+    run_link_put(&f->link, RUN_WROTE, numbers, 2, text, length);
     f->room[which] -= length;
 }
 
-void run_far_ended(run_far *f, uint32_t rank)
+void run_remote_ended(run_remote *f, uint32_t rank, const run_end *e)
 {
-    run_link_put(&f->link, RUN_ENDED, (uint64_t[]){f->first + rank}, 1, NULL, 0);
+    const uint64_t numbers[] = {f->first + rank, (uint64_t)e->pid, (uint64_t)e->status,
+                                e->ns,           e->saw,           e->failed};
+    run_link_put(&f->link, RUN_ENDED, numbers, 6, NULL, 0);
 }
 
-void run_far_verdict(run_far *f, const run_verdict *v, bool late)
+void run_remote_verdict(run_remote *f, const run_verdict *v)
 {
-    const uint64_t numbers[] = {v->why, v->culprit,  (uint64_t)v->pid, (uint64_t)v->detail,
-                                v->ns,  rd_now_ns(), v->blames,        late};
+    const uint64_t numbers[] = {v->why, v->culprit, (uint64_t)v->detail};
     if (v->why != RUN_FRONT && v->why != RUN_ELSEWHERE)
-        run_link_put(&f->link, RUN_VERDICT, numbers, 8, NULL, 0);
+        run_link_put(&f->link, RUN_VERDICT, numbers, 3, NULL, 0);
 }
 
-bool run_far_sent(const run_far *f)
+bool run_remote_sent(const run_remote *f)
 {
     return f->link.put.from == f->link.put.to;
 }
@@ -161,34 +157,34 @@ bool run_far_sent(const run_far *f)
 /* --- before the ranks start --- */
 
 /* Waits for a frame of this kind.  false: there will be none. */
-static bool await_frame(run_far *f, int kind, int life, int signals, run_frame *out)
+static bool await_frame(run_remote *f, int kind, int life, int signals, run_frame *out)
 {
     for (;;) {
-        struct pollfd polls[RUN_FAR_POLLS + 2];
+        struct pollfd polls[RUN_REMOTE_POLLS + 2];
         struct signalfd_siginfo s;
-        const size_t count = run_far_polls(f, polls);
+        const size_t count = run_remote_polls(f, polls);
         polls[count] = (struct pollfd){.fd = life, .events = POLLIN};
         polls[count + 1] = (struct pollfd){.fd = signals, .events = POLLIN};
         if (poll(polls, count + 2, 1000) < 0 && errno != EINTR)
             return false;
-        run_far_turn(f, polls, count);
+        run_remote_turn(f, polls, count);
         while (run_link_next(&f->link, out)) {
             if (out->kind == kind)
                 return true;
             if (out->kind == RUN_PING)
-                answer_ping(f, out);
+                run_link_put(&f->link, RUN_PING, NULL, 0, NULL, 0);
             if (out->kind == RUN_SIGNAL || out->kind == RUN_END || out->kind == RUN_KILL)
                 return false;
         }
         while (polls[count + 1].revents && read(signals, &s, sizeof s) == (ssize_t)sizeof s)
             if (run_ends_job((int)s.ssi_signo))
                 return false;
-        if (polls[count].revents || run_far_lost(f))
+        if (polls[count].revents || run_remote_lost(f))
             return false;
     }
 }
 
-/* A port that nobody else is given as long as *reserved is open; 0: errno. */
+/* A free port, which stays free as long as *reserved is open; 0: errno. */
 static uint16_t find_port(int *reserved)
 {
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT};
@@ -209,7 +205,7 @@ static uint16_t find_port(int *reserved)
 }
 
 /* Rank 0 reads what the launcher sends; the others read nothing.  The end for run_job.c, or -1. */
-static int open_input(run_far *f)
+static int open_input(run_remote *f)
 {
     int ends[2];
     f->input = -1;
@@ -222,8 +218,9 @@ static int open_input(run_far *f)
     return ends[0];
 }
 
-/* The link gets numbers that no rank inherits, and that no message of ours can get into. */
-static bool open_link(run_far *f)
+/* The link gets descriptors that no rank inherits; standard output becomes standard error, so that no message of ours
+ * gets into the link. */
+static bool open_link(run_remote *f)
 {
     const int nothing = rd_fd(open("/dev/null", O_RDWR | O_CLOEXEC));
     const int in = rd_fd_again(STDIN_FILENO);
@@ -239,17 +236,17 @@ static bool open_link(run_far *f)
 
 /* --- the whole of it --- */
 
-/* That nothing is left is the last that we say. */
-static void say_done(run_far *f, int life)
+/* The last frame: nothing is left on this host. */
+static void send_done(run_remote *f, int life)
 {
     run_link_put(&f->link, RUN_DONE, NULL, 0, NULL, 0);
-    while (!run_far_sent(f) && !run_far_lost(f)) {
-        struct pollfd polls[RUN_FAR_POLLS + 1];
-        const size_t count = run_far_polls(f, polls);
+    while (!run_remote_sent(f) && !run_remote_lost(f)) {
+        struct pollfd polls[RUN_REMOTE_POLLS + 1];
+        const size_t count = run_remote_polls(f, polls);
         run_frame ignored;
         polls[count] = (struct pollfd){.fd = life, .events = POLLIN};
         poll(polls, count + 1, 1000);
-        run_far_turn(f, polls, count);
+        run_remote_turn(f, polls, count);
         while (run_link_next(&f->link, &ignored)) {
         }
         if (polls[count].revents)
@@ -257,18 +254,18 @@ static void say_done(run_far *f, int life)
     }
 }
 
-static int run_ranks(run_far *f, const run_setup *s, const run_place *place, int life)
+static int run_ranks(run_remote *f, const run_setup *s, const run_place *place, int life)
 {
     const int keys = open_input(f);
     run_verdict v = {.why = RUN_NO_RANK, .culprit = s->request.first, .detail = errno};
     if (keys < 0) {
-        run_far_verdict(f, &v, false);
+        run_remote_verdict(f, &v);
         return CLI_OK;
     }
     return run_job_keep(&s->request, place, keys, life, f);
 }
 
-static int serve(run_far *f, int life, int signals)
+static int serve(run_remote *f, int life, int signals)
 {
     run_setup s;
     run_place place = {0};
@@ -277,17 +274,17 @@ static int serve(run_far *f, int life, int signals)
     if (!await_frame(f, RUN_SETUP, life, signals, &frame))
         return CLI_FAILED;
     if (!run_setup_read(&frame, &s))
-        return cli_failed(ME, "the launcher asks for what makes no sense");
+        return cli_failed(ME, "the launcher has sent a setup that makes no sense");
     f->first = s.request.first;
     for (char **variable = s.environment; *variable; variable++)
         if (strchr(*variable, '='))
             putenv(*variable);
     const uint16_t port = s.port ? find_port(&reserved) : 0;
     if (chdir(s.directory)) {
-        run_far_verdict(f, &(run_verdict){.why = RUN_NO_DIRECTORY, .detail = errno}, false);
-        say_done(f, life);
+        run_remote_verdict(f, &(run_verdict){.why = RUN_NO_DIRECTORY, .detail = errno});
+        send_done(f, life);
     } else if (s.port && !port) {
-        cli_failed(ME, "there is no port to be had: %s", strerror(errno));
+        cli_failed(ME, "cannot find a free port: %s", strerror(errno));
     } else {
         char host[RD_IP_TEXT] = "";
         if (s.port)
@@ -301,16 +298,16 @@ static int serve(run_far *f, int life, int signals)
             close(signals);
             status = run_ranks(f, &s, &place, life);
             if (status == CLI_OK)
-                say_done(f, life);
+                send_done(f, life);
         }
     }
     run_setup_free(&s);
     return status;
 }
 
-int run_far_keep(int life)
+int run_remote_keep(int life)
 {
-    run_far *f = rd_alloc(sizeof *f);
+    run_remote *f = rd_alloc(sizeof *f);
     const int signals = run_signals();
     if (!f || signals < 0 || !open_link(f))
         return cli_failed(ME, "the remote side cannot start: %s", strerror(errno));

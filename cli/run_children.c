@@ -1,38 +1,46 @@
-/* run_catch.c: a signal for whoever listens for it.
+/* run_children.c: the processes below this one, as /proc knows them.
+ *
+ * A process that called itself a subreaper (prctl) becomes the parent of whatever its descendants orphan.  So to end
+ * them all it need only look at its own children: killing one brings up those below it.  A child that was not
+ * reaped keeps its number, so nobody else can be hit.
  *
  * SIGUSR1 and SIGUSR2 end a process that does not catch them, and most do not: a shell around a rank, a rank that
- * has not joined its world yet, a program that is no rank at all.  So they go only to those who would survive,
- * as /proc knows: who catches the signal, or reads it from a signalfd, as a launcher does.  (To have it blocked
- * is not enough: shells block all signals for a moment whenever they start something.)
+ * has not joined its world yet, a program that is no rank at all.  So they go only to those who would survive: who
+ * catches the signal, or reads it from a signalfd, as a launcher does.  (To have it blocked is not enough: shells
+ * block all signals for a moment whenever they start something.)
  *
- *     keeper
+ *     ronda run
  *       |- sh               does not catch it: passed over
  *       |    `- timeout     nor does this, which has left the rank's process group
- *       |         `- rank   catches it: told
- *       `- ronda run        reads it: told, and those below it are for it to tell
- *            `- ...
- *
- * All below the keeper belong to its ranks: it adopts what they orphan. */
+ *       |         `- rank   catches it: gets it
+ *       `- ronda run        reads it: gets it, and passes it on to those below itself
+ *            `- ... */
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "run.h"
+
+static const uint64_t KILL_NS =
+    10000000000; /* for who cannot be killed: another user's, or stuck */
 
 typedef enum { DIES, CATCHES, READS } response;
 
 typedef struct {
     pid_t pid, parent;
     uint64_t start; /* in clock ticks since the machine started */
-    bool below;     /* the keeper, and no launcher between */
+    bool below;     /* us, and no other launcher between */
     response does;  /* of those below */
 } process;
 
@@ -41,16 +49,13 @@ typedef struct {
     size_t count, capacity;
 } processes;
 
-static bool read_text(const char *name, const char *file, char *text, size_t capacity)
+/* --- /proc --- */
+
+static bool read_text(pid_t pid, const char *file, char *text, size_t capacity)
 {
     char path[64];
-    snprintf(path, sizeof path, "/proc/%.20s/%.30s", name, file);
-    const int fd = rd_fd(open(path, O_RDONLY | O_CLOEXEC));
-    const ssize_t length = fd < 0 ? 0 : read(fd, text, capacity - 1);
-    if (fd >= 0)
-        close(fd);
-    text[length > 0 ? length : 0] = 0;
-    return length > 0;
+    snprintf(path, sizeof path, "/proc/%d/%.30s", (int)pid, file);
+    return rd_file_text(path, text, capacity);
 }
 
 static DIR *open_folder(const char *path)
@@ -62,23 +67,78 @@ static DIR *open_folder(const char *path)
     return folder;
 }
 
+/* The next number that a folder has for a name; -1: there is none. */
+static int next_number(DIR *folder)
+{
+    for (const struct dirent *entry; folder && (entry = readdir(folder));)
+        if (isdigit((unsigned char)entry->d_name[0]))
+            return (int)strtol(entry->d_name, NULL, 10);
+    return -1;
+}
+
 /* "123 (any ) name) S 1 ...": the parent is the 4th, the time of the start the 22nd. */
-static bool read_process(const char *name, process *out)
+static bool read_process(pid_t pid, process *out)
 {
     char text[1024];
     unsigned long long start;
     int parent;
-    if (!read_text(name, "stat", text, sizeof text))
-        return false;
-    const char *after = strrchr(text, ')');
+    const char *after = read_text(pid, "stat", text, sizeof text) ? strrchr(text, ')') : NULL;
     if (!after || sscanf(after,
                          ") %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
                          "%*d %*d %llu",
                          &parent, &start) != 2)
         return false;
-    *out = (process){.pid = (pid_t)strtol(name, NULL, 10), .parent = parent, .start = start};
+    *out = (process){.pid = pid, .parent = parent, .start = start};
     return true;
 }
+
+void run_children_each(void (*visit)(pid_t child, void *context), void *context)
+{
+    const pid_t self = getpid();
+    process p;
+    DIR *folder = open_folder("/proc");
+    for (int pid; (pid = next_number(folder)) >= 0;)
+        if (read_process(pid, &p) && p.parent == self)
+            visit(pid, context);
+    if (folder)
+        closedir(folder);
+}
+
+static void kill_one(pid_t child, void *context)
+{
+    (void)context;
+    kill(child, SIGKILL);
+}
+
+/* false: some are left after so long. */
+static bool reap_all(uint64_t limit_ns, bool killing)
+{
+    const uint64_t start_ns = rd_now_ns();
+    for (;;) {
+        pid_t reaped;
+        if (killing)
+            run_children_each(kill_one, NULL);
+        while ((reaped = waitpid(-1, NULL, WNOHANG)) > 0) {
+        }
+        if (reaped < 0 && errno == ECHILD)
+            return true;
+        if (rd_now_ns() - start_ns > limit_ns)
+            return false;
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+}
+
+void run_children_wait(uint64_t limit_ns)
+{
+    reap_all(limit_ns, false);
+}
+
+bool run_children_kill(void)
+{
+    return reap_all(KILL_NS, true);
+}
+
+/* --- signals for those who catch them --- */
 
 static bool add(processes *all, const process *p)
 {
@@ -104,9 +164,8 @@ static void list_all(processes *all)
 {
     process p;
     DIR *folder = open_folder("/proc");
-    for (const struct dirent *entry; folder && (entry = readdir(folder));)
-        if (isdigit((unsigned char)entry->d_name[0]) && read_process(entry->d_name, &p) &&
-            !add(all, &p))
+    for (int pid; (pid = next_number(folder)) >= 0;)
+        if (read_process(pid, &p) && !add(all, &p))
             break;
     if (folder)
         closedir(folder);
@@ -120,16 +179,15 @@ static bool has_signal(const char *text, const char *field, int number)
     return line && strtoull(line + strlen(field), NULL, 16) >> (number - 1) & 1;
 }
 
-static bool has_signalfd(const char *name, int number)
+static bool has_signalfd(pid_t pid, int number)
 {
     char path[64], file[32], text[1024];
     bool found = false;
-    snprintf(path, sizeof path, "/proc/%.20s/fdinfo", name);
+    snprintf(path, sizeof path, "/proc/%d/fdinfo", (int)pid);
     DIR *folder = open_folder(path);
-    for (const struct dirent *entry; folder && !found && (entry = readdir(folder));) {
-        snprintf(file, sizeof file, "fdinfo/%.20s", entry->d_name);
-        found = isdigit((unsigned char)entry->d_name[0]) &&
-                read_text(name, file, text, sizeof text) && has_signal(text, "\nsigmask:", number);
+    for (int fd; !found && (fd = next_number(folder)) >= 0;) {
+        snprintf(file, sizeof file, "fdinfo/%d", fd);
+        found = read_text(pid, file, text, sizeof text) && has_signal(text, "\nsigmask:", number);
     }
     if (folder)
         closedir(folder);
@@ -149,13 +207,12 @@ static bool ends_by_what_it_catches(const char *text)
 
 static response response_of(pid_t pid, int number)
 {
-    char name[24], text[4096];
-    snprintf(name, sizeof name, "%d", (int)pid);
-    if (!read_text(name, "status", text, sizeof text))
+    char text[4096];
+    if (!read_text(pid, "status", text, sizeof text))
         return DIES;
     if (has_signal(text, "\nSigCgt:", number))
         return ends_by_what_it_catches(text) ? DIES : CATCHES;
-    return has_signal(text, "\nSigBlk:", number) && has_signalfd(name, number) ? READS : DIES;
+    return has_signal(text, "\nSigBlk:", number) && has_signalfd(pid, number) ? READS : DIES;
 }
 
 static const process *find(const processes *all, pid_t pid)
@@ -165,7 +222,7 @@ static const process *find(const processes *all, pid_t pid)
 }
 
 /* Children are found when their parent has been; a parent may be listed behind its child. */
-static void look_below(processes *all, pid_t keeper, int number)
+static void look_below(processes *all, pid_t top, int number)
 {
     for (bool more = true; more;) {
         more = false;
@@ -173,7 +230,7 @@ static void look_below(processes *all, pid_t keeper, int number)
             process *p = &all->at[i];
             const process *parent = p->below ? NULL : find(all, p->parent);
             if (p->below ||
-                (p->parent != keeper && !(parent && parent->below && parent->does != READS)))
+                (p->parent != top && !(parent && parent->below && parent->does != READS)))
                 continue;
             p->below = more = true;
             p->does = response_of(p->pid, number);
@@ -197,12 +254,7 @@ static bool is_settled(const processes *all, const process *p)
     return ticks >= p->start + second / 5;
 }
 
-bool run_catch_only(int signal)
-{
-    return signal == SIGUSR1 || signal == SIGUSR2;
-}
-
-void run_catch_tell(int signal)
+void run_children_signal(int signal)
 {
     processes all = {0};
     list_all(&all);
