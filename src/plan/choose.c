@@ -90,7 +90,7 @@ static const rd_facts between_hosts = SOCKETS(4500, 4000, 15000);
 
 rd_facts rd_facts_tcp(uint32_t cpus)
 {
-    rd_facts facts = SOCKETS(9000, 1500, 500);
+    rd_facts facts = SOCKETS(9000, 2500, 500);
     facts.cpus = cpus;
     return facts;
 }
