@@ -215,10 +215,13 @@ static void post_recv(rd_port *p, void *to, uint64_t bytes, uint64_t mark)
 
 /* --- waiting --- */
 
+/* While a message is expected of one peer its stream is read without asking first which streams have something: that is
+ * a system call less.  All are asked now and then, for others may wait for this rank, or it may have failed; and
+ * always if something waits for room. */
 static void wait(rd_link *link, rd_port *p, uint32_t idle, uint64_t until_ns)
 {
+    enum { ALL_EVERY = 8 };
     tcp_world *w = rd_tcp_link(link)->world;
-    (void)p;
     if (w->wait) {
         w->wait(w->wait_context, idle, until_ns);
         return;
@@ -229,7 +232,8 @@ static void wait(rd_link *link, rd_port *p, uint32_t idle, uint64_t until_ns)
     }
     if (w->crowded)
         sched_yield();
-    rd_tcp_pump(w, 0);
+    if (!p || idle % ALL_EVERY == 0 || !rd_tcp_poll(w, p->to))
+        rd_tcp_pump(w, 0);
 }
 
 static void pump(rd_link *link)

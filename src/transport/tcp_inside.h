@@ -333,6 +333,8 @@ tcp_link *rd_tcp_find(tcp_world *w, uint64_t id);
 
 /* tcp_board.c, from here on: the lock is not held.  Whatever comes or can go, within so long. */
 void rd_tcp_pump(tcp_world *w, uint64_t until_ns);
+/* What has come of a peer, and nothing else; false: it has no connection, or others wait to write. */
+bool rd_tcp_poll(tcp_world *w, tcp_peer *peer);
 /* Tells its ranks, when all that it owes them is written */
 void rd_tcp_take_leave(tcp_link *l, uint64_t until_ns);
 void rd_tcp_close_world(tcp_world *w, uint64_t until_ns);
