@@ -43,6 +43,7 @@ enum {
     RD_PIPE = 16,
     RD_INPUT = 8 << 10,
     RD_CHECKED_PARCEL = 64 << 10,
+    RD_LONG = 32 << 10,
     RD_KEPT_RECORDS = 8,
     RD_POOLS = 16
 };
@@ -176,7 +177,7 @@ struct tcp_conn {
     rd_head head;
     uint64_t left; /* bytes of the parcel that have not come */
     uint32_t crc;  /* of those that have */
-    bool landed;   /* a long message is whole, where its receive was posted */
+    bool whole;    /* a long message has become so in this read */
     rd_port *into; /* where they go, or: */
     tcp_text letter;
     /* Writing */
