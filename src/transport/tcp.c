@@ -193,6 +193,7 @@ static void release(rd_port *p, uint64_t bytes)
         s->start = s->end = 0; /* where it is warm */
     if (s->released == s->total) {
         rd_tcp_free_slot(w, s);
+        p->posted.to = NULL; /* it was for this one, if it came too late for it */
         p->taken++;
     }
     if (rd_tcp_owes_credit(p)) {
