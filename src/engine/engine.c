@@ -407,10 +407,25 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
     return RONDA_OK;
 }
 
-/* Where the only news that can help will come from, if there is one such place. */
-static rd_port *only_port(const rd_flight *f)
+/* Where the only news that can help will come from, if there is one such place.  Over sockets, where each place that is
+ * looked at costs a system call, the one whose message is the first in the plan's order. */
+static rd_port *next_port(const rd_engine *e, const rd_flight *f)
 {
-    return f->begun && f->open_count == 1 ? f->lanes[f->open[0]].port : NULL;
+    const rd_lane_state *best = NULL;
+    uint32_t first = UINT32_MAX;
+    if (!f->begun || !f->open_count || (f->open_count > 1 && !e->transport->pushes))
+        return NULL;
+    for (uint32_t i = 0; i < f->open_count; i++) {
+        const rd_lane_state *lane = &f->lanes[f->open[i]];
+        const rd_step *s = &f->plan->steps[lane->next];
+        const uint32_t at = s->chunk + RD_SKEW * s->round;
+        const bool waits = s->peer != RD_NONE && s->verb != RD_SEND;
+        if (f->open_count == 1 || (waits && at < first)) {
+            best = lane;
+            first = at;
+        }
+    }
+    return best ? best->port : NULL;
 }
 
 /* The flight is over. */
@@ -464,7 +479,7 @@ static ronda_status wait_for(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd
             continue;
         }
         const bool alone = e->first == f && !f->next && !rd_mail_busy(e) && !rd_kin_busy(e);
-        rd_engine_idle(e, &f->job.record, NULL, alone ? only_port(f) : NULL, &patience, err);
+        rd_engine_idle(e, &f->job.record, NULL, alone ? next_port(e, f) : NULL, &patience, err);
     }
     doubt(e, f);
     const ronda_status status = f->lost ? e->cause.status : RONDA_OK;

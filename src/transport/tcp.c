@@ -199,6 +199,7 @@ static void release(rd_port *p, uint64_t bytes)
         s->start = s->end = 0; /* where it is warm */
     if (s->released == s->total) {
         rd_tcp_free_slot(w, s);
+        p->posted.to = NULL; /* it was for this one, if it came too late for it */
         p->taken++;
     }
     if (rd_tcp_owes_credit(p)) {
@@ -236,10 +237,13 @@ const rd_data rd_tcp_data = {.pushes = true,
 
 /* --- waiting --- */
 
+/* While a message is expected of one peer its stream is read without asking first which streams have something: that is
+ * a system call less.  All are asked now and then, for others may wait for this rank, or it may have failed; and
+ * always if something waits for room. */
 static void wait(rd_link *link, rd_port *p, uint32_t idle, uint64_t until_ns)
 {
+    enum { ALL_EVERY = 8 };
     tcp_world *w = rd_tcp_link(link)->world;
-    (void)p;
     if (w->wait) {
         w->wait(w->wait_context, idle, until_ns);
         return;
@@ -250,7 +254,8 @@ static void wait(rd_link *link, rd_port *p, uint32_t idle, uint64_t until_ns)
     }
     if (w->crowded)
         sched_yield();
-    rd_tcp_pump(w, 0);
+    if (!p || idle % ALL_EVERY == 0 || !rd_tcp_poll(w, p->to))
+        rd_tcp_pump(w, 0);
 }
 
 static void pump(rd_link *link)

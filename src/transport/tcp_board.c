@@ -392,6 +392,29 @@ static void serve(tcp_world *w, const rd_stream_event *event)
         rd_tcp_read(w, c);
 }
 
+/* What has come may have ended connections, or given credit. */
+static void clear_up(tcp_world *w)
+{
+    while (w->ended) {
+        tcp_conn *c = w->ended;
+        w->ended = c->next;
+        rd_free(c);
+    }
+    rd_tcp_flush_ready(w);
+}
+
+bool rd_tcp_poll(tcp_world *w, tcp_peer *peer)
+{
+    pthread_mutex_lock(&w->lock);
+    const bool polled = peer->in && peer->in->stream && !w->ready;
+    if (polled) {
+        rd_tcp_read(w, peer->in);
+        clear_up(w);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return polled;
+}
+
 void rd_tcp_pump(tcp_world *w, uint64_t until_ns)
 {
     enum { MOST_EVENTS = 32 };
@@ -412,12 +435,7 @@ void rd_tcp_pump(tcp_world *w, uint64_t until_ns)
     pthread_mutex_lock(&w->lock);
     for (int i = 0; i < n; i++)
         serve(w, &events[i]);
-    while (w->ended) {
-        tcp_conn *c = w->ended;
-        w->ended = c->next;
-        rd_free(c);
-    }
-    rd_tcp_flush_ready(w);
+    clear_up(w);
     pthread_mutex_unlock(&w->lock);
 }
 

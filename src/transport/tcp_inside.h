@@ -43,6 +43,7 @@ enum {
     RD_PIPE = 16,
     RD_INPUT = 8 << 10,
     RD_CHECKED_PARCEL = 64 << 10,
+    RD_LONG = 32 << 10,
     RD_KEPT_RECORDS = 8,
     RD_POOLS = 16
 };
@@ -172,7 +173,7 @@ struct tcp_conn {
     rd_head head;
     uint64_t left; /* bytes of the parcel that have not come */
     uint32_t crc;  /* of those that have */
-    bool landed;   /* a long message is whole, where its receive was posted */
+    bool whole;    /* a long message has become so in this read */
     rd_port *into; /* where they go, or: */
     tcp_text letter;
     /* Writing */
@@ -325,6 +326,8 @@ tcp_link *rd_tcp_find(tcp_world *w, uint64_t id);
 
 /* tcp_board.c, from here on: the lock is not held.  Whatever comes or can go, within so long. */
 void rd_tcp_pump(tcp_world *w, uint64_t until_ns);
+/* What has come of a peer, and nothing else; false: it has no connection, or others wait to write. */
+bool rd_tcp_poll(tcp_world *w, tcp_peer *peer);
 /* Tells its ranks, when all that it owes them is written */
 void rd_tcp_take_leave(tcp_link *l, uint64_t until_ns);
 void rd_tcp_close_world(tcp_world *w, uint64_t until_ns);

@@ -145,7 +145,7 @@ static void show(tcp_conn *c)
     s->got += s->unchecked;
     s->unchecked = 0;
     assert(s->got <= s->total);
-    c->landed = s->placed && s->got == s->total && s->total >= RD_INPUT;
+    c->whole |= s->got == s->total && s->total >= RD_LONG;
     if (c->into->channel >= l->link.channels)
         atomic_fetch_add(&l->link.boards[l->link.rank].board->letters, 1);
 }
@@ -236,7 +236,7 @@ void rd_tcp_read(tcp_world *w, tcp_conn *c)
 {
     enum { ENOUGH = 512 << 10 };
     uint64_t all = 0;
-    c->landed = false;
+    c->whole = false;
     while (all < ENOUGH) {
         struct iovec parts[2];
         int n = 0;
@@ -263,7 +263,7 @@ void rd_tcp_read(tcp_world *w, tcp_conn *c)
         c->have += (uint32_t)((uint64_t)got - straight);
         if (!digest(w, c))
             return;
-        if ((uint64_t)got < room || c->landed)
-            break; /* that was all; or the engine may post the next receive before more of it comes */
+        if ((uint64_t)got < room || c->whole)
+            break; /* that was all; or the engine may fold it while it is hot, and post the next receive */
     }
 }
