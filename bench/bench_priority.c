@@ -31,7 +31,7 @@ static int calls = 1, samples = 40;
 static struct {
     double us[MOST_RANKS][CASES][TRIES];
     double large_us[MOST_RANKS][TRIES];
-} *said;
+} * said;
 
 static double now_us(void)
 {
@@ -194,9 +194,10 @@ int main(int argc, char **argv)
     said = mmap(NULL, sizeof *said, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (said == MAP_FAILED)
         die("no memory");
-    printf("priority: %u ranks, %s%s beside %d allreduces of %zu bytes; microseconds, median and p99 of %d\n\n",
-           ranks, small_bytes ? "a small allreduce" : "a barrier", "", calls,
-           large_bytes / (size_t)calls, samples);
+    printf(
+        "priority: %u ranks, %s%s beside %d allreduces of %zu bytes; microseconds, median and p99 of %d\n\n",
+        ranks, small_bytes ? "a small allreduce" : "a barrier", "", calls,
+        large_bytes / (size_t)calls, samples);
     printf("%-10s %10s %8s %21s %21s %21s\n", "", "large", "piece", "alone", "equal", "higher");
     for (int way = 0; way < WAYS; way++) {
         way == THREADS ? run_threads() : run_processes(way);

@@ -10,7 +10,8 @@
 
 uint32_t rd_channel_number(const rd_engine *e, const rd_job *job)
 {
-    return (uint32_t)(job->record.sequence & (e->link->channels - 1)); /* a power of two */
+    const uint32_t half = e->link->channels / 2; /* a power of two */
+    return (job->priority > 0 ? half : 0) + (uint32_t)(job->record.sequence & (half - 1));
 }
 
 rd_channel *rd_channel_of(rd_engine *e, const rd_job *job)

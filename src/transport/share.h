@@ -49,7 +49,7 @@ typedef struct {
 } rd_board;
 
 /* A call that a rank has announced; the last ones stay, some for each channel. */
-enum { RD_RECORDS = 32, RD_RECORD_WORDS = 6 };
+enum { RD_RECORDS = 32, RD_CHANNEL_RECORDS = 16, RD_RECORD_WORDS = 6 };
 typedef struct {
     _Alignas(64) _Atomic uint64_t words[RD_RECORD_WORDS];
 } rd_announced;
@@ -132,11 +132,11 @@ static inline size_t rd_queues(uint32_t channels)
 /* Calls of one rank that can be read */
 static inline uint32_t rd_records(uint32_t channels)
 {
-    return channels * RD_RECORDS;
+    return channels * RD_CHANNEL_RECORDS;
 }
 size_t rd_board_bytes(uint32_t size, uint32_t channels); /* of head, boards and calls */
 size_t rd_share_bytes(uint32_t size, uint32_t channels); /* and of queues */
-enum { RD_PART_CHANNELS = 1 };                           /* of a part of a world */
+enum { RD_PART_CHANNELS = 2 };                           /* of a part of a world */
 
 static inline uint32_t rd_rank_in_whole(const rd_member *m, uint32_t rank)
 {

@@ -2,9 +2,10 @@
  *
  * A link is one rank's end of a world.  Between any two ranks there are up to RD_CHANNELS channels, each a
  * queue of messages in either direction, in order; a port is this rank's end of one channel.
- * Collective number q runs on channel q % channels, and not before this rank has finished number
- * q - channels: so messages of different collectives never stand in each other's way, and a rank
- * that is ahead fills at most a queue.  That is the eager credit.
+ * Half of the channels are for collectives of ordinary priority, half for those of a higher one.  Collective
+ * number q runs on channel q % (channels / 2) of its half, and not before this rank has finished the one before
+ * it there: so messages of different collectives never stand in each other's way, a collective of higher
+ * priority waits for no ordinary one, and a rank that is ahead fills at most a queue.  That is the eager credit.
  *
  *       rank a                                             rank b
  *     port (b, c)   --- queue of RD_QUEUE messages --->   port (a, c)
@@ -27,7 +28,7 @@
 #include "base/limits.h"
 #include "base/names.h"
 
-enum { RD_CHANNELS = 4, RD_QUEUE = 16, RD_INLINE = RD_INLINE_BYTES, RD_CHOICES = 256 };
+enum { RD_CHANNELS = 8, RD_QUEUE = 16, RD_INLINE = RD_INLINE_BYTES, RD_CHOICES = 256 };
 
 /* The longest piece that reserve() gives, and what there is always room for when the peer has taken
  * everything that it was sent before. */
@@ -40,7 +41,8 @@ typedef struct rd_transport rd_transport;
 typedef struct rd_link {
     const rd_transport *transport;
     uint32_t rank, size;
-    uint32_t channels; /* to each peer, RD_CHANNELS at most; the two behind them are for letters */
+    /* To each peer, for collectives: twice a power of two, RD_CHANNELS at most.  Two more are for letters */
+    uint32_t channels;
     uint32_t
         cpus; /* cores for all ranks of this machine together; the same number for all of them */
     /* [RD_CHOICES], or NULL: what ranks of this machine have chosen, so that one prices for all: any
