@@ -7,7 +7,20 @@
 
 #include <sched.h>
 
+enum { CORE_EVERY = 8 }; /* calls: seldom beside them, often beside how systems move ranks */
+
 /* --- where a rank stands --- */
+
+uint32_t rd_share_say_core(rd_member *m)
+{
+    rd_member *whole = m->whole;
+    const uint32_t core = (uint32_t)sched_getcpu() + 1;
+    if (core != whole->core) {
+        whole->core = core;
+        atomic_store_explicit(&whole->boards[whole->link.rank].core, core, memory_order_relaxed);
+    }
+    return core;
+}
 
 static _Atomic uint64_t *slot_of(rd_link *l, uint32_t rank, uint64_t sequence)
 {
@@ -31,6 +44,8 @@ void rd_share_enter(rd_link *l, const rd_record *r)
         atomic_store_explicit(&slot[i], words[i], memory_order_release);
     atomic_store_explicit(&slot[0], words[0], memory_order_release);
     atomic_store_explicit(&b->awaits, 0, memory_order_relaxed);
+    if (r->sequence % CORE_EVERY == 0)
+        rd_share_say_core(m);
     rd_share_resume(l, r->sequence);
 }
 

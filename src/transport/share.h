@@ -44,6 +44,8 @@ typedef struct {
     /* What it waits for if that is a message: direction, whether its unexpected queue is full, type and tag; count */
     _Atomic uint64_t message[2];
     _Atomic uint32_t running; /* an op of the program's */
+    /* Of the whole: 1 + the core that it was on when it last looked, which it does now and then; 0: never */
+    _Atomic uint32_t core;
     _Alignas(128) _Atomic uint32_t asleep;
     _Atomic uint32_t letters; /* lines of letters that were sent to it */
 } rd_board;
@@ -98,6 +100,7 @@ struct rd_member {
     uintptr_t origin; /* what `at` in messages counts from */
     uint64_t limit;   /* and how far it may reach */
     bool crowded;     /* more ranks than cores: do not spin */
+    uint32_t core;    /* of the whole: what its board says */
     bool given_up;    /* it has failed, and this rank has left it */
     bool fences;      /* no membarrier: every publication needs a fence */
     int membarrier;   /* the command that orders all ranks' stores */
@@ -122,6 +125,8 @@ static inline rd_member *rd_member_of(rd_link *link)
 
 /* Orders what this rank stored before against what it loads next, for all ranks. */
 void rd_everyone_fence(const rd_member *m);
+/* Says on the board on which core this rank is.  1 + its number */
+uint32_t rd_share_say_core(rd_member *m);
 void rd_wake_all(rd_member *m);
 
 /* Queues from one rank to another: one for each channel, and two for letters. */
