@@ -141,7 +141,7 @@ static void play(uint32_t way, uint32_t calls)
     for (uint32_t r = 0; r < ways[way].ranks; r++)
         s->data[r] = malloc(s->count * sizeof *s->data[r]);
     if (!op)
-        CHECK(!ronda_op_create("add and count", add_and_count, &current, true, &op), "no op");
+        CHECK(!ronda_op_create("add_and_count", add_and_count, &current, true, &op), "no op");
     s->op = op;
     if (CHECK(ways[way].open(ways[way].ranks, links) &&
                   links_comms(ways[way].ranks, links, s->said, s->comms),

@@ -173,7 +173,7 @@ static round_of move_above(rd_engine *e, int64_t priority)
 }
 
 /* Before a piece of flight f: those of more priority get a moment to finish first, or the piece would hold up their
- * next message for as long as it takes. */
+ * next message for as long as it takes.  If they cannot, a peer that shares this core may be what they wait for. */
 static round_of give_way(rd_engine *e, const rd_flight *f)
 {
     enum { LOOKS = 16 };
@@ -184,7 +184,10 @@ static round_of give_way(rd_engine *e, const rd_flight *f)
         const round_of its = move_above(e, f->job.priority);
         all.ran += its.ran;
         all.stop = its.stop;
-        rd_relax();
+        if (i + 1 < LOOKS)
+            rd_relax();
+        else
+            sched_yield();
     }
     return all;
 }
