@@ -553,11 +553,18 @@ typedef struct {
     uint64_t timeout_ns;          /**< of its wait; 0: the communicator's */
     const char *algorithm;        /**< such as "ring", the same on all ranks; NULL: by cost */
     ronda_compressor *compressor; /**< NULL */
-    int32_t priority;             /**< of calls under way, those that have more of it move first */
+    int32_t priority;             /**< see ronda_post() */
     void *stream;                 /**< NULL */
 } ronda_call;
 
-/** Start any collective. */
+/**
+ * Start any collective.
+ *
+ * Of calls under way those with more priority move first: a call waits for at most a piece (256 KiB) of the work of
+ * those with less.  Calls of one communicator begin in their order, and only some are under way at once (four of a
+ * world, one of what was split off it); but calls whose priority is above 0 do not wait for those whose priority
+ * is not.  So whether it is above 0 must be the same on all ranks (else RONDA_EMISMATCH).
+ */
 RONDA_TRY ronda_status ronda_post(ronda_comm *comm, const ronda_call *call, ronda_request **out);
 
 /** Move what can move, and tell whether the request is done (or has failed): then ronda_wait() will not

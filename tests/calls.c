@@ -315,7 +315,8 @@ planned_call call_plan(rng *r, const model_call *c, bool exact)
     return (planned_call){.call = *c,
                           .whole = exact ? model_whole(c) : NULL,
                           .in_place = rng_next(r),
-                          .skew = rng_below(r, 2) ? 0 : (uint32_t)rng_below(r, 64)};
+                          .skew = rng_below(r, 2) ? 0 : (uint32_t)rng_below(r, 64),
+                          .urgent = rng_below(r, 5) == 0};
 }
 
 typedef struct {

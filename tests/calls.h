@@ -48,6 +48,7 @@ typedef struct {
     void *whole;       /* the model's bits; NULL: near is enough */
     uint64_t in_place; /* bit (rank % 64) */
     uint32_t skew;
+    bool urgent; /* its priority is above 0: only what under_way.c starts can be */
 } planned_call;
 planned_call call_plan(rng *r, const model_call *c, bool exact);
 void world_run(uint32_t size, ronda_comm *comms[], planned_call calls[], uint32_t count);

@@ -70,7 +70,7 @@ static void split_each_way(void *context, uint32_t rank)
         return;
     CHECK(ronda_rank(all) == RANKS - 1 - rank, "rank %u is %u", rank, ronda_rank(all));
     CHECK(!strcmp(way(all), rank == 4 ? "tcp" : "shm+tcp"), "all: %s", way(all));
-    CHECK(all->link->channels == 1 && all->hosts && all->hosts->count == 3 && !all->hosts->of[0],
+    CHECK(all->link->channels == 2 && all->hosts && all->hosts->count == 3 && !all->hosts->of[0],
           "the part does not know its hosts");
     CHECK(use(all, 1), "all");
     CHECK(strstr(w->said[rank], "by hierarchical") || strstr(w->said[rank], "by leaders"), "%s",

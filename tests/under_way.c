@@ -21,11 +21,11 @@ bool under_way_start(rng *r, ronda_comm *comm, const planned_call *c, uint32_t r
     size_t counts[2 * 64];
     *u = (under_way){.whole = c->whole, .comm = comm};
     u->buffers = open_buffers(r, comm, c, rank);
-    if (rng_below(r, 3))
+    if (!c->urgent && rng_below(r, 3))
         return good(comm, call_start(comm, &u->buffers, rng_below(r, 2), &u->request), &c->call,
                     "start");
     ronda_call whole = call_whole(&u->buffers, counts);
-    whole.priority = (int32_t)rng_below(r, 3) - 1;
+    whole.priority = (int32_t)rng_below(r, 2) - !c->urgent + c->urgent;
     if (!good(comm, ronda_plan_create(comm, &whole, &u->plan), &c->call, "plan"))
         return false;
     memset(counts, 0xff, sizeof counts); /* nobody needs them any more */
@@ -54,6 +54,9 @@ bool under_way_finish(rng *r, under_way *u)
 
 bool under_way_run(rng *r, ronda_comm *comm, const planned_call *c, uint32_t rank)
 {
+    under_way urgent;
+    if (c->urgent) /* blocking calls are not */
+        return under_way_start(r, comm, c, rank, &urgent) && under_way_finish(r, &urgent);
     call_buffers b = open_buffers(r, comm, c, rank);
     const bool ok = good(comm, call_run(comm, &b), &c->call, "run") && call_right(&b, c->whole);
     call_close(&b);

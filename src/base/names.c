@@ -250,7 +250,7 @@ void rd_record_text(const rd_record *r, char *text, size_t capacity)
         snprintf(count, sizeof count, " of %" PRIu64, r->count);
     if (!k->name)
         snprintf(text, capacity, "a message with a tag");
-    else if (r->algorithm >> 16)
+    else if (rd_record_purpose(r))
         snprintf(text, capacity, "split #%" PRIu64 " (its %s)", r->sequence, k->name);
     else if (r->kind == RONDA_BARRIER)
         snprintf(text, capacity, "barrier #%" PRIu64, r->sequence);

@@ -59,9 +59,17 @@ typedef struct {
     ronda_kind kind;
     ronda_type type;
     ronda_op op;
-    uint32_t root,
-        algorithm; /* algorithm: its row, and from bit 16 on what ronda itself wants with the call */
+    uint32_t root;
+    /* Its row of the table; from bit 16 on, what ronda itself wants with the call (0: nothing, it is the
+     * program's); and RD_RECORD_URGENT if its priority is above 0 */
+    uint32_t algorithm;
 } rd_record;
+
+#define RD_RECORD_URGENT 0x80000000u
+static inline uint32_t rd_record_purpose(const rd_record *r)
+{
+    return (r->algorithm & ~RD_RECORD_URGENT) >> 16;
+}
 
 void rd_record_text(const rd_record *record, char *text, size_t capacity);
 

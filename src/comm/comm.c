@@ -172,21 +172,23 @@ static ronda_status prepare(ronda_comm *c, const rd_call *call, rd_prepared **p,
     if (!*p && !(*p = rd_prepared_make(c, call)))
         return no_memory(c, call);
     rd_prepared_hold(*p);
-    *job = (rd_job){.plan = (*p)->plan,
-                    .in = in,
-                    .out = out,
-                    .fold = (*p)->fold,
-                    .user = (*p)->user,
-                    .priority = call->priority,
-                    .running = c->link->running,
-                    .record = {.sequence = c->sequence + 1,
-                               .count = call->count,
-                               .mark = next_mark(c->mark, (*p)->hash),
-                               .kind = call->kind,
-                               .type = call->type,
-                               .op = call->op,
-                               .root = call->root,
-                               .algorithm = (*p)->algorithm | (uint32_t)call->purpose << 16}};
+    const uint32_t urgent = call->priority > 0 ? RD_RECORD_URGENT : 0; /* equal on all ranks */
+    *job =
+        (rd_job){.plan = (*p)->plan,
+                 .in = in,
+                 .out = out,
+                 .fold = (*p)->fold,
+                 .user = (*p)->user,
+                 .priority = call->priority,
+                 .running = c->link->running,
+                 .record = {.sequence = c->sequence + 1,
+                            .count = call->count,
+                            .mark = next_mark(c->mark, (*p)->hash ^ urgent),
+                            .kind = call->kind,
+                            .type = call->type,
+                            .op = call->op,
+                            .root = call->root,
+                            .algorithm = (*p)->algorithm | (uint32_t)call->purpose << 16 | urgent}};
     return RONDA_OK;
 }
 

@@ -156,7 +156,7 @@ void rd_requests_free(ronda_comm *c);
 /* tender.c: NULL if there is no thread to be had.  share and drop: the lock is held. */
 rd_tender *rd_tender_open(rd_engine *engine);
 rd_tender *rd_tender_share(rd_tender *t);
-bool rd_tender_drop(rd_tender *t, const rd_engine *leaving); /* true: it is gone, and its lock */
+bool rd_tender_drop(rd_tender *t, rd_engine *leaving); /* true: it is gone, and its lock */
 void rd_tender_enter(rd_tender *t);
 bool rd_tender_try(rd_tender *t); /* enters, if that can be done at once */
 void rd_tender_leave(rd_tender *t);

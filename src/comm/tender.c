@@ -70,8 +70,10 @@ rd_tender *rd_tender_open(rd_engine *engine)
     pthread_mutex_init(&t->lock, &again);
     pthread_mutexattr_destroy(&again);
     pthread_cond_init(&t->work, NULL);
+    rd_engine_let_in(engine, &t->wanted);
     if (rd_thread_start(&t->thread, main_of, t) == 0)
         return t;
+    rd_engine_let_in(engine, NULL);
     rd_free(t);
     return NULL;
 }
@@ -113,8 +115,9 @@ void rd_tender_forget(rd_tender *t)
 }
 
 /* The lock is held, and stays so unless this was the last. */
-bool rd_tender_drop(rd_tender *t, const rd_engine *leaving)
+bool rd_tender_drop(rd_tender *t, rd_engine *leaving)
 {
+    rd_engine_let_in(leaving, NULL);
     if (t->engine == leaving)
         t->engine = rd_engine_next(leaving);
     if (--t->users)

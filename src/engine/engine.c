@@ -116,6 +116,7 @@ ronda_status rd_engine_open(rd_link *link, rd_engine *kin, rd_engine **out)
         return RONDA_ENOMEM;
     }
     e->kin = kin ? kin->kin : e;
+    e->wanted = kin ? kin->wanted : NULL;
     if (kin)
         kin->kin = e;
     *out = e;

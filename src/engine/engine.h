@@ -57,6 +57,8 @@ void rd_engine_doze(rd_engine *e,
                     bool briefly);  /* after nothing moved: until something may have happened */
 void rd_engine_nudge(rd_engine *e); /* any thread: who dozes wakes up */
 rd_engine *rd_engine_next(const rd_engine *e); /* of the ring; NULL: it is alone */
+/* While this is not 0, what moves calls returns after the next piece.  NULL: it need not */
+void rd_engine_let_in(rd_engine *e, const _Atomic uint32_t *wanted);
 
 /* Has the world failed in a way that concerns the call of this number? */
 bool rd_engine_must_leave(rd_engine *e, uint64_t sequence);

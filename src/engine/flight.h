@@ -27,6 +27,7 @@ struct rd_flight {
     uint32_t open_count;
     rd_lane_state *lanes; /* [plan->lane_count] */
     uint32_t *open;       /* lanes that are not done */
+    uint32_t turn;        /* the next of them to run, by its place in open[] */
     uint32_t capacity;    /* of both */
     void *larger;         /* scratch for its channel, if the channel's is too small */
     size_t larger_bytes;
@@ -105,6 +106,10 @@ typedef struct {
 
 enum { RD_ALL_CHANNELS = RD_CHANNELS + RD_MESSAGE_CHANNELS };
 
+/* Bytes that are copied or folded for one flight before those with more priority are looked at again.  A single step
+ * does RD_PIECE of them at most. */
+enum { RD_BUDGET = RD_PIECE / 2 };
+
 struct rd_engine {
     rd_link *link;
     const rd_transport *transport;
@@ -115,6 +120,8 @@ struct rd_engine {
     uint32_t busy;        /* channels with flights that are neither done nor lost, one bit each */
     struct rd_mail *mail; /* NULL: no letter so far */
     bool lanes_only;
+    bool moving;            /* this thread is inside, and moves it */
+    uint64_t spent;         /* bytes that were copied or folded since a flight had its turn */
     _Atomic bool told;      /* the launcher of its failure, if there is one */
     bool gave_up;           /* the world has failed, and this rank has left it once */
     bool announced;         /* something of messages stands on the board */
@@ -136,6 +143,8 @@ struct rd_engine {
     rd_distance *distances; /* [size] */
     rd_channel channels[RD_CHANNELS];
     rd_swap *swap;
+    /* Threads that wait for this one to let them in (see tender.c); NULL: there is no other */
+    const _Atomic uint32_t *wanted;
 };
 
 /* progress.c */
@@ -150,9 +159,16 @@ rd_channel *rd_channel_of(rd_engine *e, const rd_job *job);
 /* Whether all loans of a channel's scratch have come home; forgets those that have. */
 bool rd_channel_paid(rd_channel *c);
 
+static inline bool rd_has_spent(const rd_engine *e)
+{
+    return e->spent >= RD_BUDGET;
+}
+
 /* run.c */
-void rd_flight_begin(rd_engine *e, rd_flight *f);       /* its channel is free */
-uint32_t rd_flight_advance(rd_engine *e, rd_flight *f); /* steps done; 0: nothing could move */
+void rd_flight_begin(rd_engine *e, rd_flight *f); /* its channel is free */
+/* Until all its lanes have had their turn, or RD_BUDGET bytes are done: then rd_has_spent(), and the next call goes on
+ * from there.  How many steps were done; 0: nothing could move */
+uint32_t rd_flight_advance(rd_engine *e, rd_flight *f);
 /* It will never be done: what comes for it is not written to its memory any more */
 void rd_flight_cancel(const rd_flight *f);
 /* All steps done, and all of the caller's memory is home */

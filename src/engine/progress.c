@@ -1,7 +1,16 @@
 /* progress.c: moves whatever can move, of this communicator and of those that share its thread.
  *
  * Communicators that were split off each other have an engine each, in a ring.  Whoever waits for one of
- * them moves them all: what a peer waits for may be a call of another one. */
+ * them moves them all: what a peer waits for may be a call of another one.
+ *
+ * A round goes from the flights of most priority to those of least, and from engine to engine.  What has many bytes to
+ * copy or fold does so in pieces.  Before each, flights of more priority are moved, of all engines; when one of them
+ * is done the round ends there, and the next one goes on where it left off:
+ *
+ *     bulk:   piece | piece | piece |               | piece | ...
+ *     urgent:       ^       ^       ^ message, done ^
+ *                   nothing above                   whoever waits for it has been told */
+#include "base/atomic.h"
 #include "base/clock.h"
 #include "engine/flight.h"
 #include "engine/mail.h"
@@ -10,7 +19,8 @@
 
 uint32_t rd_channel_number(const rd_engine *e, const rd_job *job)
 {
-    return (uint32_t)(job->record.sequence & (e->link->channels - 1)); /* a power of two */
+    const uint32_t half = e->link->channels / 2; /* a power of two */
+    return (job->priority > 0 ? half : 0) + (uint32_t)(job->record.sequence & (half - 1));
 }
 
 rd_channel *rd_channel_of(rd_engine *e, const rd_job *job)
@@ -90,36 +100,10 @@ rd_flight *rd_flight_next(const rd_engine *e, uint32_t channels)
     return best;
 }
 
-/* Flights begin in their order.  A channel on which one is done is the next one's in the same round. */
-static uint32_t move(rd_engine *e)
-{
-    uint32_t ran = 0, seen = 0; /* channels whose first flight cannot go on */
-    for (rd_flight *f; (f = rd_flight_next(e, e->busy & ~seen));) {
-        if (f->begun || rd_channel_paid(rd_channel_of(e, &f->job))) {
-            if (!f->begun)
-                begin(e, f);
-            ran += advance(e, f);
-        }
-        if (!f->done)
-            seen |= rd_channel_bit(e, f);
-    }
-    return ran;
-}
-
-/* --- the others --- */
-
 /* What is done, and what nobody has waited for, is no reason to look. */
 static bool moves(const rd_engine *e)
 {
     return e->busy || rd_mail_waiting(e);
-}
-
-bool rd_kin_busy(const rd_engine *e)
-{
-    for (const rd_engine *k = e->kin; k != e; k = k->kin)
-        if (k->first || rd_mail_busy(k))
-            return true;
-    return false;
 }
 
 static bool is_lost(rd_engine *e)
@@ -132,35 +116,183 @@ static bool is_lost(rd_engine *e)
     return false;
 }
 
+/* --- pieces --- */
+
+/* One round: how many steps that were, and whether to return to the caller before all is done that could be. */
+typedef struct {
+    uint32_t ran;
+    bool stop;
+} round_of;
+
+static round_of move(rd_engine *e, int64_t above);
+
+/* Has it a flight of more priority than this? */
+static bool has_above(const rd_engine *e, int64_t priority)
+{
+    const rd_flight *f = rd_flight_next(e, e->busy);
+    return f && f->job.priority > priority;
+}
+
+static bool any_above(const rd_engine *e, int64_t priority)
+{
+    const rd_engine *k = e;
+    do {
+        if (has_above(k, priority))
+            return true;
+        k = k->kin;
+    } while (k != e);
+    return false;
+}
+
+/* A sibling that nobody is inside of: what the failure of its world concerns is left to who visits it. */
+static round_of move_sibling(rd_engine *k, int64_t above)
+{
+    round_of its = {0};
+    rd_engine_step_in(k);
+    k->moving = true;
+    if (!is_lost(k))
+        its = move(k, above);
+    k->moving = false;
+    rd_engine_step_out(k);
+    return its;
+}
+
+/* All flights of more priority, of this engine and its siblings.  Stop: one is done, and whoever waits for it is to
+ * know at once. */
+static round_of move_above(rd_engine *e, int64_t priority)
+{
+    round_of all = {0};
+    rd_engine *k = e;
+    do {
+        if (has_above(k, priority)) {
+            const rd_flight *first = rd_flight_next(k, k->busy);
+            const round_of its = (k->moving ? move : move_sibling)(k, priority);
+            all.ran += its.ran;
+            all.stop |= its.stop || first->done;
+        }
+        k = k->kin;
+    } while (k != e);
+    return all;
+}
+
+/* Before a piece of flight f: those of more priority get a moment to finish first, or the piece would hold up their
+ * next message for as long as it takes.  If they cannot, a peer that shares this core may be what they wait for. */
+static round_of give_way(rd_engine *e, const rd_flight *f)
+{
+    enum { LOOKS = 16 };
+    round_of all = {0};
+    for (int i = 0; i < LOOKS && !all.stop && any_above(e, f->job.priority); i++) {
+        if (i == 0)
+            rd_engine_pump(e);
+        const round_of its = move_above(e, f->job.priority);
+        all.ran += its.ran;
+        all.stop = its.stop;
+        if (i + 1 < LOOKS)
+            rd_relax();
+        else
+            sched_yield();
+    }
+    return all;
+}
+
+static bool is_wanted(const rd_engine *e)
+{
+    return e->wanted && atomic_load_explicit(e->wanted, memory_order_relaxed);
+}
+
+/* All that a flight can do now, in pieces; one at least, unless another flight is done. */
+static round_of run_flight(rd_engine *e, rd_flight *f)
+{
+    round_of all = {0};
+    do {
+        const round_of others = give_way(e, f);
+        all.ran += others.ran;
+        all.stop = others.stop;
+        if (all.stop)
+            break;
+        all.ran += advance(e, f);
+        all.stop = rd_has_spent(e) && is_wanted(e);
+    } while (!all.stop && !f->done && rd_has_spent(e));
+    return all;
+}
+
+/* Flights of more priority than this.  They begin in their order.  A channel on which one is done is the next one's
+ * in the same round. */
+static round_of move(rd_engine *e, int64_t above)
+{
+    round_of all = {0};
+    uint32_t seen = 0; /* channels whose first flight cannot go on */
+    for (rd_flight *f;
+         !all.stop && (f = rd_flight_next(e, e->busy & ~seen)) && f->job.priority > above;) {
+        if (f->begun || rd_channel_paid(rd_channel_of(e, &f->job))) {
+            if (!f->begun)
+                begin(e, f);
+            const round_of its = run_flight(e, f);
+            all.ran += its.ran;
+            all.stop = its.stop;
+        }
+        if (!f->done)
+            seen |= rd_channel_bit(e, f);
+    }
+    return all;
+}
+
+/* --- the others --- */
+
+bool rd_kin_busy(const rd_engine *e)
+{
+    for (const rd_engine *k = e->kin; k != e; k = k->kin)
+        if (k->first || rd_mail_busy(k))
+            return true;
+    return false;
+}
+
+static round_of move_all(rd_engine *e)
+{
+    round_of all = move(e, INT64_MIN);
+    if (!all.stop)
+        all.ran += rd_mail_move(e);
+    return all;
+}
+
 /* From outside: what the failure of its world concerns is lost, the rest moves.  looks: nobody waits for it,
  * so whether its peers live is seen here or nowhere. */
-static uint32_t visit(rd_engine *k, bool looks)
+static round_of visit(rd_engine *k, bool looks)
 {
-    uint32_t ran = 0;
+    round_of its = {0};
     if (!moves(k))
-        return 0;
+        return its;
     rd_engine_step_in(k);
+    k->moving = true;
     if (looks)
         rd_engine_pump(k);
     if (is_lost(k))
         rd_engine_lose(k);
-    else if (!(ran = move(k) + rd_mail_move(k)) && looks)
+    else if (!(its = move_all(k)).ran && looks)
         rd_engine_look_after(k);
+    k->moving = false;
     rd_engine_step_out(k);
-    return ran;
+    return its;
 }
 
 uint32_t rd_kin_move(rd_engine *e)
 {
-    uint32_t ran = 0;
-    for (rd_engine *k = e->kin; k != e; k = k->kin)
-        ran += visit(k, false);
-    return ran;
+    round_of all = {0};
+    for (rd_engine *k = e->kin; k != e && !all.stop; k = k->kin) {
+        const round_of its = visit(k, false);
+        all.ran += its.ran;
+        all.stop = its.stop;
+    }
+    return all.ran;
 }
 
 uint32_t rd_engine_progress(rd_engine *e)
 {
-    return move(e) + rd_mail_move(e) + (e->kin == e ? 0 : rd_kin_move(e));
+    e->moving = true;
+    const round_of its = move_all(e);
+    const uint32_t others = e->kin == e || its.stop ? 0 : rd_kin_move(e);
+    e->moving = false;
+    return its.ran + its.stop + others;
 }
 
 /* --- for a thread of its own --- */
@@ -178,13 +310,20 @@ bool rd_engine_busy(const rd_engine *e)
 
 uint32_t rd_engine_tend(rd_engine *e)
 {
-    uint32_t ran = 0;
+    round_of all = {0};
     rd_engine *k = e;
     do {
-        ran += visit(k, true);
+        const round_of its = visit(k, true);
+        all.ran += its.ran;
+        all.stop = its.stop;
         k = k->kin;
-    } while (k != e);
-    return ran;
+    } while (k != e && !all.stop);
+    return all.ran + all.stop;
+}
+
+void rd_engine_let_in(rd_engine *e, const _Atomic uint32_t *wanted)
+{
+    e->wanted = wanted;
 }
 
 void rd_engine_doze(rd_engine *e, bool briefly)

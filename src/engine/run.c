@@ -19,6 +19,7 @@ void rd_flight_begin(rd_engine *e, rd_flight *f)
 
     assert(!f->begun && channel < e->link->channels);
     f->begun = true;
+    f->turn = 0;
     f->open_count = p->lane_count;
     f->buffer[RD_SCRATCH] = e->channels[channel].memory;
     for (uint32_t l = 0; l < p->lane_count; l++) {
@@ -63,6 +64,20 @@ static inline bool arrived(rd_engine *e, rd_flight *f, const rd_lane_state *lane
     e->mad = fits || view->total == UINT64_MAX;
     e->wronged = f->job.record;
     return false;
+}
+
+/* --- pieces --- */
+
+/* So many bytes were copied or folded: see RD_BUDGET. */
+static void spend(rd_engine *e, uint64_t bytes)
+{
+    e->spent += bytes;
+}
+
+/* Of so many bytes that one pass could do, as many as it does: the rest is for the next. */
+static uint64_t cut(const rd_flight *f, uint64_t bytes)
+{
+    return bytes > RD_PIECE ? RD_PIECE - RD_PIECE % f->width : bytes;
 }
 
 /* --- sends --- */
@@ -129,6 +144,7 @@ static uint32_t run_copied_send(rd_engine *e, rd_flight *f, rd_lane_state *lane,
         if (!slot)
             return 0;
         rd_stage(&e->distances[s->peer], slot, from + done, bytes);
+        spend(e, bytes);
         rd_port_commit(lane->port, bytes, total, f->job.record.mark);
         uint32_t twin = bytes > RD_SHORT_PIECE ? s->twin : RD_NONE;
         for (uint32_t k = 0; k < f->plan->shape.size && twin != RD_NONE; k++) {
@@ -138,7 +154,7 @@ static uint32_t run_copied_send(rd_engine *e, rd_flight *f, rd_lane_state *lane,
             twin = t->twin;
         }
         advance_send(lane, bytes, total);
-        if (!lane->taken)
+        if (!lane->taken || rd_has_spent(e))
             return 1;
     }
 }
@@ -168,6 +184,7 @@ static uint32_t run_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const 
         uint32_t ran;
         const bool swapped =
             s->back != RD_NONE && !lane->taken && rd_swap_send(e, f, lane, s, from, &ran);
+        spend(e, swapped && ran ? bytes : 0);
         return swapped ? ran : run_copied_send(e, f, lane, s, from);
     }
     if (!rd_port_can_send(lane->port))
@@ -191,18 +208,19 @@ static uint32_t run_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const 
 /* A send of exactly what step s makes may be done in the same pass: straight into the place where the
  * peer awaits it, if a message of the peer's that we hold says so; or into what the transport reserves,
  * if its bytes have to be written anywhere at all.  Adds such places to outs[] and the sends to
- * fused[]; returns the number of outs.  done, bytes: the part of s that is made now. */
+ * fused[]; returns the number of outs.  done, bytes: the part of s that is made now; what was begun with its
+ * first part is stored into place to its end. */
 static uint32_t find_returns(rd_engine *e, rd_flight *f, const rd_step *s, const rd_view *view,
-                             uint32_t peer, uint32_t outs)
+                             uint32_t peer, uint64_t done, uint32_t outs)
 {
     for (uint32_t i = 0; i < s->forward_count && view->back; i++) {
         const uint32_t send = f->plan->forwards[s->first_forward + i];
         const rd_step *t = &f->plan->steps[send];
         rd_lane_state *lane = &f->lanes[t->lane];
         if (t->peer == peer && t->ordinal == view->back_ordinal && lane->next == send &&
-            rd_port_can_send(lane->port)) {
+            lane->taken == done && (done || rd_port_can_send(lane->port))) {
             e->fused[outs - 1] = (rd_fused){send, true};
-            e->outs[outs] = view->back;
+            e->outs[outs] = (char *)view->back + done;
             return outs + 1;
         }
     }
@@ -259,14 +277,15 @@ static void finish_fused(rd_engine *e, rd_flight *f, const rd_step *s, uint64_t 
         const rd_step *t = &f->plan->steps[send];
         rd_lane_state *lane = &f->lanes[t->lane];
         const uint64_t total = t->count * f->width;
-        if (e->fused[i].returned)
+        if (e->fused[i].returned && lane->taken + bytes == total)
             rd_port_give_back(lane->port, total, f->job.record.mark);
-        else
+        else if (!e->fused[i].returned)
             rd_port_commit(lane->port, bytes, total, f->job.record.mark);
         advance_send(lane, bytes, total);
         for (uint32_t k = 0; k < s->forward_count && !e->fused[i].returned; k++) {
             const uint32_t other = f->plan->forwards[s->first_forward + k];
-            if (bytes > RD_SHORT_PIECE && goes_along(f, other, done, bytes))
+            if (bytes > RD_SHORT_PIECE && !is_fused(e, other, outs) &&
+                goes_along(f, other, done, bytes))
                 ride(f, other, lane->port, done, bytes);
         }
     }
@@ -296,9 +315,11 @@ static uint64_t usable(const rd_flight *f, const rd_view *view)
 }
 
 /* The first `bytes` of step s that are not yet done have been; true if that was all of it. */
-static bool take(const rd_flight *f, rd_lane_state *lane, const rd_step *s, uint64_t bytes)
+static bool take(rd_engine *e, const rd_flight *f, rd_lane_state *lane, const rd_step *s,
+                 uint64_t bytes)
 {
     rd_port_release(lane->port, bytes);
+    spend(e, bytes);
     lane->taken += bytes;
     if (lane->taken < s->count * f->width)
         return false;
@@ -310,7 +331,7 @@ static bool take(const rd_flight *f, rd_lane_state *lane, const rd_step *s, uint
 static uint32_t run_fold(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s,
                          const rd_view *view)
 {
-    const uint64_t bytes = usable(f, view);
+    const uint64_t bytes = cut(f, usable(f, view));
     const bool whole = bytes == view->total;
     const void *here = place(f, s->from_buffer, s->from_at) + lane->taken;
     const void *in[2] = {s->side == RD_HERE_LEFT ? here : view->data,
@@ -320,13 +341,13 @@ static uint32_t run_fold(rd_engine *e, rd_flight *f, rd_lane_state *lane, const 
     if (bytes == 0 && !whole)
         return 0;
     e->outs[0] = place(f, s->to_buffer, s->to_at) + lane->taken;
-    if (whole && s->forward_count)
-        outs = find_returns(e, f, s, view, s->peer, outs);
+    if (s->forward_count)
+        outs = find_returns(e, f, s, view, s->peer, lane->taken, outs);
     if (s->forward_count)
         outs = find_writes(e, f, s, lane->taken, bytes, outs);
     const uint64_t done = lane->taken;
     fold(e, f, s, outs, in, 2, whole ? s->count : bytes / f->width);
-    take(f, lane, s, bytes);
+    take(e, f, lane, s, bytes);
     finish_fused(e, f, s, done, bytes, outs);
     return outs;
 }
@@ -339,15 +360,15 @@ static uint32_t run_recv(rd_engine *e, rd_flight *f, rd_lane_state *lane, const 
         const char *slot = rd_swap_take(e, f, s);
         if (slot)
             rd_land(f->plan, s, to, slot, view->total);
-        take(f, lane, s, view->total);
+        take(e, f, lane, s, view->total);
         return 1;
     }
-    const uint64_t bytes = usable(f, view);
+    const uint64_t bytes = cut(f, usable(f, view));
     if (bytes == 0 && view->total)
         return 0;
     if (view->data != to) /* else it was posted, and is in place */
         rd_land(f->plan, s, to, view->data, bytes);
-    if (take(f, lane, s, bytes))
+    if (take(e, f, lane, s, bytes))
         rd_swap_take(e, f, s);
     return 1;
 }
@@ -386,12 +407,13 @@ static uint32_t run_group(rd_engine *e, rd_flight *f, const rd_step *leader)
 
     if (!gather(e, f, g, &bytes) || !ready(f, leader))
         return 0;
+    bytes = cut(f, bytes);
     e->outs[0] = place(f, leader->to_buffer, leader->to_at) + taken;
     const bool whole = bytes == leader->count * f->width;
-    for (uint32_t i = 0; i < g->count && whole && leader->forward_count; i++) {
+    for (uint32_t i = 0; i < g->count && leader->forward_count; i++) {
         const uint32_t m = f->plan->members[g->first + i];
         if (m != RD_NONE)
-            outs = find_returns(e, f, leader, &e->views[i], f->plan->steps[m].peer, outs);
+            outs = find_returns(e, f, leader, &e->views[i], f->plan->steps[m].peer, taken, outs);
     }
     if (leader->forward_count)
         outs = find_writes(e, f, leader, taken, bytes, outs);
@@ -399,7 +421,7 @@ static uint32_t run_group(rd_engine *e, rd_flight *f, const rd_step *leader)
     for (uint32_t i = 0; i < g->count; i++) {
         const uint32_t m = f->plan->members[g->first + i];
         if (m != RD_NONE)
-            take(f, &f->lanes[f->plan->steps[m].lane], &f->plan->steps[m], bytes);
+            take(e, f, &f->lanes[f->plan->steps[m].lane], &f->plan->steps[m], bytes);
     }
     finish_fused(e, f, leader, taken, bytes, outs);
     return g->arriving + outs - 1;
@@ -441,17 +463,31 @@ static uint32_t run_receive(rd_engine *e, rd_flight *f, rd_lane_state *lane, con
 
 /* --- steps of this rank alone --- */
 
-static uint32_t run_local(rd_flight *f, rd_lane_state *lane, const rd_step *s)
+/* A copy whose ranges overlap cannot be done in parts. */
+static bool can_cut(const char *to, const char *from, uint64_t bytes)
 {
-    rd_run_here(&f->job, s, place(f, s->to_buffer, s->to_at), place(f, s->from_buffer, s->from_at));
-    lane->next++;
+    return to == from || to + bytes <= from || from + bytes <= to;
+}
+
+static uint32_t run_local(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s)
+{
+    char *to = place(f, s->to_buffer, s->to_at);
+    const char *from = place(f, s->from_buffer, s->from_at);
+    const uint64_t total = s->count * f->width, rest = total - lane->taken;
+    const uint64_t bytes = can_cut(to, from, total) ? cut(f, rest) : rest;
+    rd_step part = *s;
+    part.count = bytes / f->width;
+    rd_run_here(&f->job, &part, to + lane->taken, from + lane->taken);
+    spend(e, bytes);
+    lane->taken = bytes < rest ? lane->taken + bytes : 0;
+    lane->next += bytes == rest;
     return 1;
 }
 
 /* --- going round --- */
 
 /* Runs the head of a lane: a receive once, so that all lanes get their turn; sends and local steps as
- * far as they go. */
+ * far as they go, or until there was enough to do. */
 static uint32_t run_lane(rd_engine *e, rd_flight *f, rd_lane_state *lane)
 {
     uint32_t ran = 0, now;
@@ -461,24 +497,39 @@ static uint32_t run_lane(rd_engine *e, rd_flight *f, rd_lane_state *lane)
             return ran + run_receive(e, f, lane, s);
         now = !ready(f, s)         ? 0
               : s->verb == RD_SEND ? run_send(e, f, lane, s)
-                                   : run_local(f, lane, s);
+                                   : run_local(e, f, lane, s);
         ran += now;
-    } while (now && lane->next != lane->end);
+    } while (now && lane->next != lane->end && !rd_has_spent(e));
     return ran;
 }
 
+static bool receives(const rd_flight *f, const rd_lane_state *lane)
+{
+    const rd_step *s = &f->plan->steps[lane->next];
+    return s->verb == RD_RECV || s->verb == RD_FOLD || s->verb == RD_FOLD_MANY;
+}
+
+/* From the lane where it left off the last time; a lane that is done stays among the open ones until all have had
+ * their turn. */
 uint32_t rd_flight_advance(rd_engine *e, rd_flight *f)
 {
     uint32_t ran = 0, kept = 0;
-    for (uint32_t i = 0; i < f->open_count; i++) {
-        const uint32_t l = f->open[i];
-        rd_lane_state *lane = &f->lanes[l];
+    e->spent = 0;
+    while (f->turn < f->open_count) {
+        rd_lane_state *lane = &f->lanes[f->open[f->turn]];
+        const bool once = lane->next == lane->end || receives(f, lane);
         if (lane->next != lane->end) /* a group may have finished it from another lane */
             ran += run_lane(e, f, lane);
-        if (lane->next != lane->end)
-            f->open[kept++] = l;
+        f->turn += once || !rd_has_spent(e);
+        if (rd_has_spent(e) && f->turn < f->open_count)
+            return ran;
     }
+    for (uint32_t i = 0; i < f->open_count; i++)
+        if (f->lanes[f->open[i]].next != f->lanes[f->open[i]].end)
+            f->open[kept++] = f->open[i];
     f->open_count = kept;
+    f->turn = 0;
+    e->spent = 0;
     return ran;
 }
 

@@ -180,7 +180,7 @@ static ronda_status local_step(const walk *w, const rd_step *s)
  * Its lines are with those who read them last, and are fetched while this rank waits anyway. */
 static void fetch_ahead(const walk *w, const rd_step *s)
 {
-    const uint32_t next = (w->channel + 1) & (w->e->link->channels - 1);
+    const uint32_t next = (w->channel + 1) & (w->e->link->channels / 2 - 1);
     const rd_channel *c = &w->e->channels[next];
     const size_t at = s->from_at * w->width, bytes = s->count * w->width;
     if (next == w->channel || at + bytes > c->bytes || w->e->link->size > w->e->link->cpus)

@@ -40,13 +40,15 @@ static bool are_alike(const rd_record *a, const rd_record *b)
 
 static const char *differing(const rd_record *a, const rd_record *b)
 {
-    return a->kind != b->kind || a->algorithm >> 16 != b->algorithm >> 16 ? "collective"
-           : a->count != b->count                                         ? "count"
-           : a->type != b->type                                           ? "type"
-           : a->op != b->op                                               ? "op"
-           : a->root != b->root                                           ? "root"
-           : a->algorithm != b->algorithm                                 ? "algorithm"
-                                                                          : "counts";
+    const uint32_t algorithms = a->algorithm ^ b->algorithm;
+    return a->kind != b->kind || rd_record_purpose(a) != rd_record_purpose(b) ? "collective"
+           : a->count != b->count                                             ? "count"
+           : a->type != b->type                                               ? "type"
+           : a->op != b->op                                                   ? "op"
+           : a->root != b->root                                               ? "root"
+           : algorithms & RD_RECORD_URGENT ? "whether their priority is above 0"
+           : algorithms                    ? "algorithm"
+                                           : "counts";
 }
 
 static const char *algorithm_of(const rd_record *r)

@@ -58,10 +58,23 @@ bool rd_control_record(const rd_link *l, uint32_t peer, uint64_t sequence, rd_re
 
 /* --- where this rank stands --- */
 
+enum { CORE_EVERY = 8 }; /* calls: seldom beside them, often beside how systems move ranks */
+
+uint32_t rd_control_say_core(rd_link *l)
+{
+    rd_board *b = own(l->whole ? l->whole : l);
+    const uint32_t core = (uint32_t)sched_getcpu() + 1;
+    if (atomic_load_explicit(&b->core, memory_order_relaxed) != core)
+        atomic_store_explicit(&b->core, core, memory_order_relaxed);
+    return core;
+}
+
 void rd_control_enter(rd_link *l, const rd_record *r)
 {
     write_record(&l->boards[l->rank], r);
     atomic_store_explicit(&own(l)->awaits, 0, memory_order_relaxed);
+    if (r->sequence % CORE_EVERY == 0)
+        rd_control_say_core(l);
     rd_control_resume(l, r->sequence);
 }
 

@@ -25,13 +25,15 @@ struct rd_board {
     /* What it waits for if that is a message: direction, whether its unexpected queue is full, type and tag; count */
     _Atomic uint64_t message[2];
     _Atomic uint32_t running; /* an op of the program's */
+    /* Of the whole: 1 + the core that it was on when it last looked, which it does now and then; 0: never */
+    _Atomic uint32_t core;
     _Alignas(128) _Atomic uint32_t asleep;
     _Atomic uint32_t letters; /* lines of messages with tags that were sent to it */
 };
 
 enum { RD_INSIDE = 1, RD_POSTED = 2, RD_STATES = 4 };
 
-/* A call that a rank has announced; the last ones stay, RD_RECORDS for each channel. */
+/* A call that a rank has announced; the last ones stay, RD_CHANNEL_RECORDS for each channel. */
 enum { RD_RECORD_WORDS = 6 };
 struct rd_announced {
     _Alignas(64) _Atomic uint64_t words[RD_RECORD_WORDS];
@@ -55,6 +57,9 @@ void rd_control_await(rd_link *link, uint32_t peer, bool late);
 /* What the others should know beside whom it awaits, from the next await on, which names the peer of the
  * message: see rd_presence.  message: NULL, none */
 void rd_control_announce(rd_link *link, const rd_pending *message, bool full);
+
+/* Says on which core this rank is: 1 + its number, which is returned */
+uint32_t rd_control_say_core(rd_link *link);
 
 /* What is known of others.  record: false, it is not there (yet, or any more). */
 rd_presence rd_control_presence(rd_link *link, uint32_t peer);

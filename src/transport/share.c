@@ -33,7 +33,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { BURST = 32, LINE_BYTES = 64 };
+/* Rounds in which it spins that show that it takes longer than usual */
+enum { IN_VAIN = 2 };
+enum { BURST = 32, LINE_BYTES = 64, LOOKED_AT = 64 }; /* looks in a round; bytes; ranks */
 enum { INLINE = 1, LENT, STAGED, RETURNED };
 
 struct rd_port {
@@ -88,11 +90,27 @@ static bool has_news(const rd_port *p)
            p->taken + 1;
 }
 
+/* Is the rank that is waited for, or if that may be any of them one of the others, on this rank's core?  Then it cannot
+ * go on while this one spins. */
+static bool shares_core(rd_member *m, const rd_port *port)
+{
+    rd_member *whole = m->whole;
+    const uint32_t core = rd_control_say_core(&m->link), self = whole->link.rank;
+    const uint32_t first = port ? rd_rank_in_whole(port->member, port->peer) : 0;
+    const uint32_t end = port                           ? first + 1
+                         : whole->link.size < LOOKED_AT ? whole->link.size
+                                                        : LOOKED_AT;
+    for (uint32_t r = first; r < end; r++)
+        if (r != self && atomic_load_explicit(&whole->boards[r].core, memory_order_relaxed) == core)
+            return true;
+    return false;
+}
+
 void rd_share_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t until_ns)
 {
     rd_member *m = rd_member_of(l), *whole = m->whole;
     _Atomic uint32_t *asleep = &whole->boards[whole->link.rank].asleep;
-    if (idle < RD_SPINS && !m->crowded) {
+    if (idle < RD_SPINS && !m->crowded && !(idle >= IN_VAIN && shares_core(m, port))) {
         for (int k = 0; k < BURST; k++) {
             if (port ? has_news(port) : k == 4)
                 return;

@@ -38,7 +38,7 @@ typedef struct {
     _Alignas(128) _Atomic uint32_t consumed; /* lines; written by the receiver */
 } rd_queue;
 
-_Static_assert(RD_RECORDS * sizeof(rd_announced) % _Alignof(rd_queue) == 0,
+_Static_assert(RD_CHANNEL_RECORDS * sizeof(rd_announced) % _Alignof(rd_queue) == 0,
                "queues are behind the calls");
 
 typedef struct {
@@ -118,7 +118,7 @@ static inline size_t rd_queues(uint32_t channels)
 /* Calls of one rank that can be read */
 static inline uint32_t rd_records(uint32_t channels)
 {
-    return channels * RD_RECORDS;
+    return channels * RD_CHANNEL_RECORDS;
 }
 size_t rd_board_bytes(uint32_t size, uint32_t channels); /* of head, boards and calls */
 size_t rd_share_bytes(uint32_t size, uint32_t channels); /* and of queues */

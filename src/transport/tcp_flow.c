@@ -1,7 +1,8 @@
 /* tcp_flow.c: bytes to streams.
  *
  * Ports that have something to say stand in their peer's list.  Each gets one parcel into the pipe and
- * stands at the end again, so a long message holds up no channel.  What is in the pipe is written with one call. */
+ * stands at the end again, so a long message holds up no channel; ports of calls with more priority stand in front.
+ * What is in the pipe is written with one call. */
 #include "transport/tcp_inside.h"
 
 #include "base/crc32c.h"
@@ -13,6 +14,13 @@
 #include <sys/uio.h>
 
 /* --- ports that are ready --- */
+
+/* The second half of the channels for collectives is of those with more priority. */
+static bool is_urgent(const rd_port *p)
+{
+    const uint32_t channels = p->link->link.channels;
+    return p->channel >= channels / 2 && p->channel < channels;
+}
 
 void rd_tcp_make_ready(rd_port *p)
 {
@@ -27,10 +35,12 @@ void rd_tcp_make_ready(rd_port *p)
         p->link->world->ready = peer;
     }
     assert(!peer->ready || (peer->last_ready->ready && !peer->last_ready->next));
-    if (peer->ready)
-        peer->last_ready->next = p;
-    else
+    if (peer->ready && is_urgent(p)) {
+        p->next = peer->ready;
         peer->ready = p;
+        return;
+    }
+    *(peer->ready ? &peer->last_ready->next : &peer->ready) = p;
     peer->last_ready = p;
 }
 
@@ -118,19 +128,20 @@ static void frame(tcp_conn *c, rd_port *p)
         rd_tcp_make_ready(p);
 }
 
-/* The first bytes need not wait for the checksums of all that follows. */
+/* The first bytes need not wait for the checksums of all that follows; and what is in the pipe goes before whatever is
+ * ready later, of more priority, too. */
 static bool has_enough(const tcp_conn *c)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < c->count; i++)
         bytes += c->pipe[(c->first + i) % RD_PIPE].bytes;
-    return bytes >= 4 * RD_CHECKED_PARCEL;
+    return bytes >= RD_MOST_PARCEL;
 }
 
 static void fill(tcp_world *w, tcp_conn *c)
 {
     tcp_peer *peer = &w->peers[c->rank];
-    while (c->count < RD_PIPE && !(c->checked && has_enough(c))) {
+    while (c->count < RD_PIPE && !has_enough(c)) {
         if (!c->control_in_pipe && c->next_control.length) {
             const tcp_text empty = c->control;
             c->control = c->next_control;

@@ -2,9 +2,10 @@
  *
  * A link is one rank's end of a world.  Between any two ranks there are up to RD_CHANNELS channels, each a
  * queue of messages in either direction, in order; a port is this rank's end of one channel.
- * Collective number q runs on channel q % channels, and not before this rank has finished number
- * q - channels: so messages of different collectives never stand in each other's way, and a rank
- * that is ahead fills at most a queue.  That is the eager credit.
+ * Half of the channels are for collectives of ordinary priority, half for those of a higher one.  Collective
+ * number q runs on channel q % (channels / 2) of its half, and not before this rank has finished the one before
+ * it there: so messages of different collectives never stand in each other's way, a collective of higher
+ * priority waits for no ordinary one, and a rank that is ahead fills at most a queue.  That is the eager credit.
  *
  *       rank a                                             rank b
  *     port (b, c)   --- queue of RD_QUEUE messages --->   port (a, c)
@@ -28,8 +29,8 @@
 #include "base/names.h"
 
 enum {
-    RD_CHANNELS = 4,
-    RD_PART_CHANNELS = 1,    /* of a part of a world */
+    RD_CHANNELS = 8,
+    RD_PART_CHANNELS = 2,    /* of a part of a world */
     RD_MESSAGE_CHANNELS = 2, /* and behind them, for messages with tags */
     RD_QUEUE = 16,
     RD_INLINE = RD_INLINE_BYTES,
@@ -41,9 +42,10 @@ _Static_assert(RD_IS_POWER_OF_TWO(RD_CHANNELS) && RD_IS_POWER_OF_TWO(RD_PART_CHA
                    RD_PART_CHANNELS <= RD_CHANNELS,
                "a call's channel is the low bits of its number");
 
-/* Calls of each channel that record() tells of, at most */
-enum { RD_RECORDS = 32 };
-_Static_assert(RD_IS_POWER_OF_TWO(RD_RECORDS), "a call's record is the low bits of its number");
+/* Calls that record() tells of: the last of a rank, and of each of its channels */
+enum { RD_RECORDS = 32, RD_CHANNEL_RECORDS = 16 };
+_Static_assert(RD_IS_POWER_OF_TWO(RD_RECORDS) && RD_IS_POWER_OF_TWO(RD_CHANNEL_RECORDS),
+               "a call's record is the low bits of its number");
 
 /* Idle rounds in which wait() spins, and then yields, before it sleeps where ranks share memory */
 enum { RD_SPINS = 200, RD_YIELDS = 2000 };
@@ -72,7 +74,8 @@ typedef struct {
 typedef struct rd_link {
     const rd_transport *transport;
     uint32_t rank, size;
-    uint32_t channels; /* to each peer, RD_CHANNELS at most; RD_MESSAGE_CHANNELS are behind them */
+    /* To each peer, for collectives: twice a power of two, RD_CHANNELS at most.  RD_MESSAGE_CHANNELS are behind them */
+    uint32_t channels;
     uint32_t
         cpus; /* cores for all ranks of this machine together; the same number for all of them */
     /* [RD_CHOICES], or NULL: what ranks of this machine have chosen, so that one prices for all: any
