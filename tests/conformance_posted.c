@@ -97,7 +97,7 @@ void conformance_posted_receives(const conformance_subject *s)
         else
             follow(s, a, to, data, bytes, b, from, got);
         CHECK(all_bytes_are(0x5a, got + bytes, 64), "round %u: bytes beside it", round);
-        CHECK(conformance_home(s, to, a, message), "not home");
+        CHECK(conformance_done(s, to, a, message), "not released");
     }
     free(data);
     free(got);

@@ -192,7 +192,7 @@ static uint32_t scramble_sent(const rd_port *p)
     return rd_port_sent(p->inner);
 }
 
-static bool scramble_home(rd_port *p, uint32_t message)
+static bool scramble_completed(rd_port *p, uint32_t message)
 {
     return !refuses(p) && rd_port_completed(p->inner, message);
 }
@@ -245,7 +245,7 @@ static const rd_data scramble_data = {.can_send = scramble_can_send,
                                       .lend = scramble_lend,
                                       .give_back = scramble_give_back,
                                       .sent = scramble_sent,
-                                      .completed = scramble_home,
+                                      .completed = scramble_completed,
                                       .peek = scramble_peek,
                                       .release = scramble_release};
 
@@ -260,9 +260,9 @@ static void scramble_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t unt
     sched_yield();
 }
 
-static void scramble_nudge(rd_link *l)
+static void scramble_wake(rd_link *l)
 {
-    rd_local.nudge(inner_of(l));
+    rd_local.wake(inner_of(l));
 }
 
 static void scramble_abort(rd_link *l, const rd_error *cause)
@@ -307,7 +307,7 @@ static const rd_transport scramble = {.name = "scramble",
                                       .alloc = scramble_alloc,
                                       .free = scramble_free,
                                       .wait = scramble_wait,
-                                      .nudge = scramble_nudge,
+                                      .wake = scramble_wake,
                                       .abort = scramble_abort,
                                       .quiesce = scramble_quiesce,
                                       .close = scramble_close};

@@ -206,7 +206,7 @@ TEST(rank_0_says_whom_it_sent_away)
 
 /* --- a rank who was let in, and then says what makes no sense --- */
 
-/* Process 1 joins, goes mad, and connects again without a proof: nobody may hand it the memory. */
+/* Process 1 joins, writes invalid data, and connects again without a proof: nobody may hand it the memory. */
 static int out_of_turn(job *j, uint32_t rank)
 {
     ronda_comm *comm = NULL;

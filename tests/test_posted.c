@@ -17,7 +17,7 @@ typedef struct {
     duet duet;
     rd_engine *engine;
     rd_plan *plan;
-    rd_flight *flight;
+    rd_operation *operation;
     char *memory;
     uint8_t *data;
 } scene;
@@ -48,7 +48,7 @@ static bool open_scene(scene *s)
                                    .kind = RONDA_BROADCAST,
                                    .type = RONDA_U8,
                                    .root = 1}};
-    return CHECK(s->plan && !rd_engine_start(s->engine, &job, &s->flight), "no call");
+    return CHECK(s->plan && !rd_engine_start(s->engine, &job, &s->operation), "no call");
 }
 
 /* Of the message's parcel number n: its head. */
@@ -70,7 +70,7 @@ static void tell_part(scene *s)
     tell_head(s);
     duet_write(&s->duet, s->data, PART, false);
     while (memcmp(s->memory, s->data, PART) && rd_now_ns() < until)
-        rd_engine_test(s->engine, s->flight);
+        rd_engine_test(s->engine, s->operation);
     CHECK(memcmp(s->memory, s->data, PART) == 0, "the first bytes are not there");
 }
 
@@ -108,7 +108,7 @@ TEST(a_message_is_read_into_place)
         return;
     tell_part(&s);
     tell_rest(&s);
-    const ronda_status status = rd_engine_wait(s.engine, s.flight, 10000000000u, &err);
+    const ronda_status status = rd_engine_wait(s.engine, s.operation, 10000000000u, &err);
     CHECK(!status, "%s", err.message);
     CHECK(memcmp(s.memory, s.data, BYTES) == 0, "other bytes");
     close_scene(&s, true, false);
@@ -121,7 +121,7 @@ TEST(nothing_comes_after_a_timeout)
     if (!open_scene(&s))
         return;
     tell_part(&s);
-    const ronda_status status = rd_engine_wait(s.engine, s.flight, 100000000, &err);
+    const ronda_status status = rd_engine_wait(s.engine, s.operation, 100000000, &err);
     CHECK(status == RONDA_ETIMEOUT, "%d: %s", status, err.message);
     memset(s.memory, 0x5a, BYTES);
     tell_rest(&s);
@@ -140,7 +140,7 @@ TEST(nothing_comes_after_an_abort)
     tell_part(&s);
     const rd_error cause = {.status = RONDA_EABORTED, .peer = RONDA_ANY, .message = "no more"};
     s.duet.link->transport->abort(s.duet.link, &cause);
-    const ronda_status status = rd_engine_wait(s.engine, s.flight, 10000000000u, &err);
+    const ronda_status status = rd_engine_wait(s.engine, s.operation, 10000000000u, &err);
     CHECK(status == RONDA_EABORTED, "%d: %s", status, err.message);
     memset(s.memory, 0x5a, BYTES);
     tell_rest(&s);
@@ -157,7 +157,7 @@ TEST(nothing_comes_after_a_death)
     tell_part(&s);
     duet_write(&s.duet, s.data + PART, 1000, false);
     duet_hang_up(&s.duet);
-    const ronda_status status = rd_engine_wait(s.engine, s.flight, 10000000000u, &err);
+    const ronda_status status = rd_engine_wait(s.engine, s.operation, 10000000000u, &err);
     CHECK(status == RONDA_EPEER, "%d: %s", status, err.message);
     memset(s.memory, 0x5a, BYTES);
     expect_untouched(&s);

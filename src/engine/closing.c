@@ -14,7 +14,7 @@
  *
  * And it waits until its peers have taken what they were lent: that must not be freed under a reader. */
 #include "base/clock.h"
-#include "engine/flight.h"
+#include "engine/operation.h"
 
 enum { HISTORY = RD_CHANNELS * RD_RECORDS }; /* calls that a transport can tell of */
 enum { QUICK = 64 };                         /* idle rounds before peers are looked at */
@@ -177,7 +177,7 @@ ronda_status rd_settle(rd_engine *e, uint64_t timeout_ns, bool failed, rd_error 
                                                : not_taken(e, RONDA_ETIMEOUT, last, err);
                 break;
             }
-            rd_kin_move(e); /* what a peer waits for before it comes may be there */
+            rd_siblings_progress(e); /* what a peer waits for before it comes may be there */
             e->transport->wait(e->link, NULL, idle, until);
         }
     }

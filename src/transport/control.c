@@ -180,7 +180,7 @@ rd_presence rd_control_presence(rd_link *l, uint32_t peer)
 
 uint32_t rd_control_letters(const rd_link *l)
 {
-    return atomic_load_explicit(&own(l)->letters, memory_order_acquire);
+    return atomic_load_explicit(&own(l)->message_lines, memory_order_acquire);
 }
 
 /* --- what is heard --- */

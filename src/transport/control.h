@@ -28,7 +28,7 @@ struct rd_board {
     /* Of the whole: 1 + the core that it was on when it last looked, which it does now and then; 0: never */
     _Atomic uint32_t core;
     _Alignas(128) _Atomic uint32_t asleep;
-    _Atomic uint32_t letters; /* lines of messages with tags that were sent to it */
+    _Atomic uint32_t message_lines; /* lines of messages with tags that were sent to it */
 };
 
 enum { RD_INSIDE = 1, RD_POSTED = 2, RD_STATES = 4 };

@@ -25,22 +25,22 @@ typedef struct {
 _Static_assert(offsetof(local_link, member) == 0, "a member is the beginning of its link");
 
 /* What cannot be lent, because the sender does not wait until it is read. */
-enum { LETTER_RING = RD_SHORT_PIECE };
-_Static_assert(RD_IS_POWER_OF_TWO(LETTER_RING), "a place in a ring is the low bits of a count");
+enum { MESSAGE_RING = RD_SHORT_PIECE };
+_Static_assert(RD_IS_POWER_OF_TWO(MESSAGE_RING), "a place in a ring is the low bits of a count");
 
 static size_t mapping_bytes(uint32_t size, uint32_t channels)
 {
-    return rd_share_bytes(size, channels) + (size_t)size * size * LETTER_RING;
+    return rd_share_bytes(size, channels) + (size_t)size * size * MESSAGE_RING;
 }
 
 static void find_rings(rd_member *m, uint32_t channels)
 {
     const rd_link *link = &m->link;
     assert(link->channels == channels);
-    m->letters_alone = true;
-    m->small_bytes = LETTER_RING;
+    m->messages_alone = true;
+    m->small_bytes = MESSAGE_RING;
     m->small_at = (uintptr_t)m->head + rd_share_bytes(link->size, channels) +
-                  (uint64_t)link->rank * link->size * LETTER_RING;
+                  (uint64_t)link->rank * link->size * MESSAGE_RING;
 }
 
 static void sleep_here(rd_member *m, uint64_t until_ns)

@@ -86,11 +86,11 @@ static void pump_of_part(void *context)
     m->tcp->transport->pump(m->tcp);
 }
 
-static void nudge(rd_link *link)
+static void wake(rd_link *link)
 {
     mixed_link *m = mixed(link);
-    m->shm->transport->nudge(m->shm);
-    m->tcp->transport->nudge(m->tcp);
+    m->shm->transport->wake(m->shm);
+    m->tcp->transport->wake(m->tcp);
 }
 
 /* --- where ranks stand --- */
@@ -360,7 +360,7 @@ const rd_transport rd_mixed = {.name = "shm+tcp",
                                .free = free_memory,
                                .wait = wait,
                                .pump = pump,
-                               .nudge = nudge,
+                               .wake = wake,
                                .dead = dead,
                                .gossip = gossip,
                                .reach = reach,

@@ -93,7 +93,7 @@ struct rd_member {
     uint64_t share;  /* of the arena, for one port: a fold of many waits for all of its peers */
     /* A ring per port, so that each can always move: [peer][channel] */
     uint64_t small_at, small_bytes;
-    bool letters_alone; /* only ports for letters that nobody has asked for have one: [peer] */
+    bool messages_alone; /* only ports for messages that nobody has asked for have one: [peer] */
     size_t ports_bytes;
     rd_port *ports; /* [peer][channel], filled when first asked for */
     void (*sleep)(rd_member *m, uint64_t until_ns); /* while the board says asleep */
@@ -143,7 +143,7 @@ void rd_arena_tidy(rd_ring *arena); /* forgets what peers have released */
 
 /* The slots of rd_transport that both use as they are. */
 void rd_share_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t until_ns);
-void rd_share_nudge(rd_link *l);
+void rd_share_wake(rd_link *l);
 void *rd_share_reserve(rd_port *p, uint64_t least, uint64_t *bytes);
 rd_port *rd_share_port(rd_link *l, uint32_t peer, uint32_t channel);
 bool rd_share_can_send(rd_port *p);
@@ -161,7 +161,7 @@ void rd_share_abort(rd_link *l, const rd_error *cause);
 void rd_share_quiesce(rd_link *l, uint64_t until_ns, uint64_t soon_ns);
 
 #define RD_SHARE_SLOTS                                                                             \
-    .nudge = rd_share_nudge, .port = rd_share_port, .wait = rd_share_wait, .abort = rd_share_abort
+    .wake = rd_share_wake, .port = rd_share_port, .wait = rd_share_wait, .abort = rd_share_abort
 #define RD_SHARE_DATA                                                                              \
     .can_send = rd_share_can_send, .reserve = rd_share_reserve, .commit = rd_share_commit,         \
     .share = rd_share_share, .lend = rd_share_lend, .give_back = rd_share_give_back,               \

@@ -45,7 +45,7 @@ static void reach(rd_link *link, uint32_t peer)
     pthread_mutex_unlock(&l->world->lock);
 }
 
-/* Letters come from whoever writes them; who waits for them will say so. */
+/* Messages with tags come from whoever writes them; who waits for them will say so. */
 static rd_port *port(rd_link *link, uint32_t peer, uint32_t channel)
 {
     if (channel < link->channels)
@@ -163,7 +163,7 @@ static bool completed(rd_port *p, uint32_t message)
     return (int32_t)(atomic_load_explicit(&p->written, memory_order_acquire) - line) > 0;
 }
 
-/* What a stream has taken is home, but may go on only while this rank writes. */
+/* What a stream has taken is released, but may go on only while this rank writes. */
 static bool flushed(rd_port *p, uint32_t message)
 {
     const tcp_conn *c = p->to->out;
@@ -263,7 +263,7 @@ static void pump(rd_link *link)
     rd_tcp_pump(rd_tcp_link(link)->world, 0);
 }
 
-static void nudge(rd_link *link)
+static void wake(rd_link *link)
 {
     rd_network *network = rd_tcp_link(link)->world->its.network;
     network->kind->wake(network);
@@ -642,7 +642,7 @@ const rd_transport rd_tcp = {.name = "tcp",
                              .free = free_pages,
                              .wait = wait,
                              .pump = pump,
-                             .nudge = nudge,
+                             .wake = wake,
                              .dead = rd_tcp_dead,
                              .gossip = rd_tcp_gossip,
                              .reach = reach,

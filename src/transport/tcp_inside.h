@@ -18,11 +18,11 @@
  *     port: lines to be written --ready--> peer --> pipe of parcels --> stream
  *     port: slots of messages   <---------------------- parcels <------ stream
  *
- * A message that is lent is written from where it lies, and is home when the system has all of it.  The system
- * delivers what it has whatever this rank does, so a call is over when all of its messages are home.
+ * A message that is lent is written from where it lies, and is released when the system has all of it.  The system
+ * delivers what it has whatever this rank does, so a call is over when all of its messages are released.
  *
  * What a peer has not asked for cannot fill this rank's memory: of each channel at most RD_QUEUE messages, and
- * RD_WINDOW bytes of them, are under way; who sends more has gone mad.  The receiver says what needs no room any
+ * RD_WINDOW bytes of them, are under way; who sends more writes invalid data.  The receiver says what needs no room any
  * more with whatever it sends, or in a parcel of its own.
  *
  * The lock is for ronda_abort(), which another thread may call: it writes, and never reads. */
@@ -320,7 +320,7 @@ void rd_tcp_end(tcp_world *w, tcp_conn *c);
 void rd_tcp_hear(tcp_world *w, tcp_conn *c, const rd_head *h, const char *bytes);
 void rd_tcp_fail(tcp_link *l, const rd_error *cause); /* the first one counts */
 bool rd_tcp_has_closed(const tcp_link *l, uint32_t rank);
-void rd_tcp_mourn(tcp_world *w, uint32_t rank, const char *how);
+void rd_tcp_peer_failed(tcp_world *w, uint32_t rank, const char *how);
 void rd_tcp_opened(tcp_world *w, tcp_conn *c); /* what it must be told first */
 tcp_link *rd_tcp_find(tcp_world *w, uint64_t id);
 

@@ -147,7 +147,7 @@ static void show(tcp_conn *c)
     assert(s->got <= s->total);
     c->whole |= s->got == s->total && s->total >= RD_LONG;
     if (c->into->channel >= l->link.channels)
-        atomic_fetch_add(&l->link.boards[l->link.rank].board->letters, 1);
+        atomic_fetch_add(&l->link.boards[l->link.rank].board->message_lines, 1);
 }
 
 /* So many bytes of the parcel have come, and are where they belong. */

@@ -115,7 +115,7 @@ typedef struct {
     const void *data; /* what has come of the message and is not yet released, in one piece;
                                 NULL: its bytes are in place already ("returned") */
     uint64_t bytes;   /* at data */
-    /* Of the message; UINT64_MAX: this cannot be one, its sender has gone mad */
+    /* Of the message; UINT64_MAX: this cannot be one, its sender writes invalid data */
     uint64_t total;
     uint64_t mark; /* the sender's call, by hash */
     /* Where the sender awaits message back_ordinal of this collective, or NULL */
@@ -290,7 +290,7 @@ struct rd_transport {
     void (*pump)(rd_link *link);
 
     /* Any thread of this rank: a wait returns soon */
-    void (*nudge)(rd_link *link);
+    void (*wake)(rd_link *link);
 
     /* Control (control.h).  Is the peer dead?  If it is found to be, the world has failed when this returns.  NULL:
      * never without this rank */
