@@ -42,7 +42,7 @@ static double step_ns(const char *algorithm, uint64_t count, bool lanes, uint32_
     for (int k = 0; k < 200; k++) {
         const uint64_t from = rd_now_ns();
         for (uint64_t i = 0; i < rounds; i++) {
-            rd_flight *flights[2];
+            rd_operation *operations[2];
             sequence++;
             for (uint32_t r = 0; r < 2; r++) {
                 const rd_job job = {.plan = plans[r],
@@ -50,15 +50,15 @@ static double step_ns(const char *algorithm, uint64_t count, bool lanes, uint32_
                                     .out = buffers[r],
                                     .fold = rd_fold_kernel(RONDA_F32, RONDA_SUM),
                                     .record = {.sequence = sequence, .mark = sequence}};
-                if (rd_engine_start(engines[r], &job, &flights[r]))
+                if (rd_engine_start(engines[r], &job, &operations[r]))
                     die("no memory");
             }
             for (bool first = false, second = false; !first || !second;) {
-                first = rd_engine_test(engines[0], flights[0]);
-                second = rd_engine_test(engines[1], flights[1]);
+                first = rd_engine_test(engines[0], operations[0]);
+                second = rd_engine_test(engines[1], operations[1]);
             }
-            rd_engine_wait(engines[0], flights[0], 1000000000, &err);
-            rd_engine_wait(engines[1], flights[1], 1000000000, &err);
+            rd_engine_wait(engines[0], operations[0], 1000000000, &err);
+            rd_engine_wait(engines[1], operations[1], 1000000000, &err);
         }
         v[k] = (double)(rd_now_ns() - from) / (double)(rounds * *steps);
     }

@@ -92,7 +92,7 @@ bool conformance_peek(const conformance_subject *s, rd_port *port, rd_link *link
 bool conformance_home(const conformance_subject *s, rd_port *port, rd_link *link, uint32_t message)
 {
     for (uint32_t i = 0; i < tries(s, link); i++, conformance_pump(link))
-        if (link->transport->home(port, message))
+        if (link->transport->completed(port, message))
             return true;
     return false;
 }
@@ -206,7 +206,7 @@ typedef struct {
     uint32_t peer, channel, first; /* first: number of the first message */
     uint32_t sent, home, taken;
     uint64_t sent_bytes, taken_bytes; /* of the messages under way */
-    char *memory[MESSAGES];           /* lent, until it is home */
+    char *memory[MESSAGES];           /* lent, until it is released */
     char got[LONGEST];
 } talk_lane;
 
@@ -229,10 +229,11 @@ static bool say(rd_link *link, talk_lane *l)
     return now > 0;
 }
 
-/* Overwrites and frees what is home again. */
+/* Overwrites and frees what is released again. */
 static void collect(rd_link *link, talk_lane *l)
 {
-    for (; l->home < l->sent && link->transport->home(l->port, l->first + l->home); l->home++) {
+    for (; l->home < l->sent && link->transport->completed(l->port, l->first + l->home);
+         l->home++) {
         memset(l->memory[l->home], 0x5a, length_of(link->rank, l->channel, l->home));
         free(l->memory[l->home]);
     }
@@ -362,19 +363,19 @@ void conformance_loans_come_home(const conformance_subject *s)
         }
         for (uint32_t i = 0; i < 3; i++) {
             for (uint32_t k = i; k < 3 && !a->transport->pushes; k++)
-                CHECK(!a->transport->home(to, first + k),
-                      "message %u is home before it was released", k);
+                CHECK(!a->transport->completed(to, first + k),
+                      "message %u is released before it was released", k);
             const uint64_t bytes = conformance_take(b, from, got, sizeof got, &mark);
             CHECK(bytes == (i == 1 ? 1000 : 1) && mark == round, "%" PRIu64 " bytes", bytes);
             CHECK(i != 1 || memcmp(got, data, 1000) == 0, "other bytes than were lent");
             for (uint32_t k = 0; k <= i; k++)
-                CHECK(conformance_home(s, to, a, first + k), "message %u is not home", k);
+                CHECK(conformance_home(s, to, a, first + k), "message %u is not released", k);
         }
     }
     conformance_close(&w, 2);
 }
 
-/* A receiver may release as much as it has used; the rest stays, and is not home before all is. */
+/* A receiver may release as much as it has used; the rest stays, and is not released before all is. */
 void conformance_parts_are_released(const conformance_subject *s)
 {
     conformance_world w;
@@ -399,11 +400,12 @@ void conformance_parts_are_released(const conformance_subject *s)
                   "%" PRIu64 " of %" PRIu64 " at %" PRIu64, view.bytes, view.total, at);
             const uint64_t part = 1 + rng_below(&r, view.bytes);
             CHECK(memcmp(view.data, data + at, part) == 0, "other bytes at %" PRIu64, at);
-            CHECK(a->transport->pushes || !a->transport->home(to, first), "home at %" PRIu64, at);
+            CHECK(a->transport->pushes || !a->transport->completed(to, first), "home at %" PRIu64,
+                  at);
             b->transport->release(from, part);
             at += part;
         }
-        CHECK(conformance_home(s, to, a, first), "not home");
+        CHECK(conformance_home(s, to, a, first), "not released");
         uint64_t mark;
         char got;
         CHECK(test_failed() ||

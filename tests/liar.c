@@ -153,7 +153,7 @@ static void publish(uint32_t peer, uint32_t channel, const rd_line *line)
     memcpy((char *)to + 4, (const char *)line + 4, 60);
     atomic_store(&to->seq, number + 1);
     if (channel >= RD_CHANNELS) /* or nobody looks */
-        atomic_fetch_add(&liar.member->boards[peer].letters, 1);
+        atomic_fetch_add(&liar.member->boards[peer].message_lines, 1);
 }
 
 /* A long message may begin with a piece that is as it should be. */

@@ -153,7 +153,7 @@ static bool run_window(program *p, uint32_t rank)
         if (next < p->count && under_way < p->window && rng_below(&r, 3)) {
             stage *s = &stages[under_way];
             stage_open(p, rank, next + 1, &p->legs[next], s);
-            if (!good(p, rank, rd_engine_start(p->engines[rank], &s->job, &s->flight), &err,
+            if (!good(p, rank, rd_engine_start(p->engines[rank], &s->job, &s->operation), &err,
                       &p->legs[next]))
                 return false;
             which[under_way++] = next++;
@@ -163,10 +163,10 @@ static bool run_window(program *p, uint32_t rank)
             continue;
         const uint32_t k = (uint32_t)rng_below(&r, under_way);
         stage *s = &stages[k];
-        if (rng_below(&r, 3) == 0 && !rd_engine_test(p->engines[rank], s->flight))
+        if (rng_below(&r, 3) == 0 && !rd_engine_test(p->engines[rank], s->operation))
             continue;
         const ronda_status status =
-            rd_engine_wait(p->engines[rank], s->flight, PROGRAM_TIMEOUT_NS, &err);
+            rd_engine_wait(p->engines[rank], s->operation, PROGRAM_TIMEOUT_NS, &err);
         if (!good(p, rank, status, &err, &p->legs[which[k]]))
             return false;
         stage_finish(p, rank, &p->legs[which[k]], s);

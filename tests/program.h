@@ -38,7 +38,7 @@ typedef struct {
     call_buffers buffers;
     uint8_t *token; /* a barrier's, in and out */
     rd_job job;
-    rd_flight *flight;
+    rd_operation *operation;
 } stage;
 
 /* Random legs.  Plans are cut for tiny segments too, so that few bytes make many chunks.  exact:

@@ -188,9 +188,9 @@ static uint32_t scramble_sent(const rd_port *p)
     return rd_local.sent(p->inner);
 }
 
-static bool scramble_home(rd_port *p, uint32_t message)
+static bool scramble_completed(rd_port *p, uint32_t message)
 {
-    return !refuses(p) && rd_local.home(p->inner, message);
+    return !refuses(p) && rd_local.completed(p->inner, message);
 }
 
 /* --- receiving --- */
@@ -249,14 +249,14 @@ static void scramble_enter(rd_link *l, const rd_record *record)
     rd_local.enter(inner_of(l), record);
 }
 
-static uint32_t scramble_letters(const rd_link *l)
+static uint32_t scramble_message_lines(const rd_link *l)
 {
-    return rd_local.letters(inner_of(l));
+    return rd_local.message_lines(inner_of(l));
 }
 
-static void scramble_nudge(rd_link *l)
+static void scramble_wake(rd_link *l)
 {
-    rd_local.nudge(inner_of(l));
+    rd_local.wake(inner_of(l));
 }
 
 static void scramble_pause(rd_link *l, uint64_t sequence)
@@ -341,7 +341,7 @@ static const rd_transport scramble = {.name = "scramble",
                                       .lend = scramble_lend,
                                       .give_back = scramble_give_back,
                                       .sent = scramble_sent,
-                                      .home = scramble_home,
+                                      .completed = scramble_completed,
                                       .peek = scramble_peek,
                                       .release = scramble_release,
                                       .alloc = scramble_alloc,
@@ -349,8 +349,8 @@ static const rd_transport scramble = {.name = "scramble",
                                       .wait = scramble_wait,
                                       .enter = scramble_enter,
                                       .leave = scramble_leave,
-                                      .letters = scramble_letters,
-                                      .nudge = scramble_nudge,
+                                      .message_lines = scramble_message_lines,
+                                      .wake = scramble_wake,
                                       .pause = scramble_pause,
                                       .resume = scramble_resume,
                                       .await = scramble_await,

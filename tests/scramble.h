@@ -1,7 +1,7 @@
 /* scramble.h: a transport that is as unhelpful as transport.h allows.
  *
  * It carries messages over rd_local, but at random refuses to send, to show what has come, or to say
- * that a loan is home; shows a message bit by bit, whole elements or not; forgets where
+ * that a loan is released; shows a message bit by bit, whole elements or not; forgets where
  * a message could be stored back; and lends some memory but not other, which is then sent in pieces.
  * It never sleeps.  What a seed refuses is always the same for the same sequence of calls. */
 #ifndef RD_SCRAMBLE_H

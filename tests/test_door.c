@@ -212,7 +212,7 @@ static bool be_welcomed(int fd, uint32_t rank, uint32_t size, int bell)
            rd_frame_unpack(in.bytes, &f) == RD_FRAME_OK && f.kind == RD_WELCOME;
 }
 
-/* Process 1 joins, goes mad, and stands at the door as a stranger: nobody may hand it the memory. */
+/* Process 1 joins, writes invalid data, and stands at the door as a stranger: nobody may hand it the memory. */
 static int out_of_turn(job *j, uint32_t rank)
 {
     ronda_comm *comm = NULL;

@@ -126,12 +126,12 @@ static void run_backward(void *context, uint32_t rank)
     stage stages[3];
     for (uint32_t i = 0; i < 3; i++) {
         stage_open(p, rank, i + 1, &p->legs[i], &stages[i]);
-        CHECK(rd_engine_start(p->engines[rank], &stages[i].job, &stages[i].flight) == RONDA_OK,
+        CHECK(rd_engine_start(p->engines[rank], &stages[i].job, &stages[i].operation) == RONDA_OK,
               "start");
     }
     for (uint32_t i = 3; i-- > 0;) {
         rd_error err = {0};
-        CHECK(rd_engine_wait(p->engines[rank], stages[i].flight, PROGRAM_TIMEOUT_NS, &err) ==
+        CHECK(rd_engine_wait(p->engines[rank], stages[i].operation, PROGRAM_TIMEOUT_NS, &err) ==
                   RONDA_OK,
               "%s", err.message);
         const rd_presence now = p->links[rank]->transport->presence(p->links[rank], rank);
@@ -167,7 +167,7 @@ static void run_failing(void *context, uint32_t rank)
         rank == p->size - 1 ? p->window / 2 : p->window; /* the last rank stops half way */
     for (uint32_t i = 0; i < mine; i++) {
         stage_open(p, rank, i + 1, &p->legs[i], &stages[i]);
-        CHECK(rd_engine_start(p->engines[rank], &stages[i].job, &stages[i].flight) == RONDA_OK,
+        CHECK(rd_engine_start(p->engines[rank], &stages[i].job, &stages[i].operation) == RONDA_OK,
               "start");
     }
     if (rank == p->size - 1) {
@@ -178,7 +178,7 @@ static void run_failing(void *context, uint32_t rank)
     }
     ronda_status status = RONDA_OK;
     for (uint32_t i = 0; i < mine && !status; i++)
-        status = rd_engine_wait(p->engines[rank], stages[i].flight, PROGRAM_TIMEOUT_NS, &err);
+        status = rd_engine_wait(p->engines[rank], stages[i].operation, PROGRAM_TIMEOUT_NS, &err);
     if (status || rank != p->size - 1)
         CHECK(status == RONDA_EABORTED && strcmp(err.message, "half way") == 0, "%s: %s",
               ronda_strerror(status), err.message);
@@ -236,16 +236,18 @@ TEST(closing_does_not_wait_for_ever)
         return;
     for (uint32_t rank = 2; rank-- > 0;) {
         stage_open(&p, rank, 1, &p.legs[0], &s[rank]);
-        CHECK(rd_engine_start(p.engines[rank], &s[rank].job, &s[rank].flight) == RONDA_OK, "start");
+        CHECK(rd_engine_start(p.engines[rank], &s[rank].job, &s[rank].operation) == RONDA_OK,
+              "start");
     }
-    CHECK(rd_engine_test(p.engines[0], s[0].flight), "rank 0 has all it needs");
-    CHECK(rd_engine_wait(p.engines[0], s[0].flight, PROGRAM_TIMEOUT_NS, &err) == RONDA_OK, "%s",
+    CHECK(rd_engine_test(p.engines[0], s[0].operation), "rank 0 has all it needs");
+    CHECK(rd_engine_wait(p.engines[0], s[0].operation, PROGRAM_TIMEOUT_NS, &err) == RONDA_OK, "%s",
           err.message);
     const double start = seconds_now();
     CHECK(rd_engine_close(p.engines[0], 50000000, &err) == RONDA_ETIMEOUT, "%s", err.message);
     CHECK(strstr(err.message, "rank 1 has not taken") && err.peer == 1, "%s", err.message);
     CHECK(seconds_now() - start < 10, "it took %.1f s", seconds_now() - start);
-    CHECK(rd_engine_wait(p.engines[1], s[1].flight, PROGRAM_TIMEOUT_NS, &err) == RONDA_ETIMEOUT &&
+    CHECK(rd_engine_wait(p.engines[1], s[1].operation, PROGRAM_TIMEOUT_NS, &err) ==
+                  RONDA_ETIMEOUT &&
               err.rank == 0,
           "%s", err.message);
     CHECK(rd_engine_close(p.engines[1], PROGRAM_TIMEOUT_NS, &err) == RONDA_OK, "%s", err.message);
@@ -271,7 +273,7 @@ TEST(a_start_without_memory_is_no_start)
         stage_open(&p, 0, i + 1, &p.legs[i], &s);
         for (long k = 0; status != RONDA_OK && k < 100; k++) {
             rd_mem_fail_after(k);
-            status = rd_engine_start(p.engines[0], &s.job, &s.flight);
+            status = rd_engine_start(p.engines[0], &s.job, &s.operation);
             rd_mem_fail_after(-1);
             CHECK(!status || status == RONDA_ENOMEM, "%s", ronda_strerror(status));
             const rd_presence now = p.links[0]->transport->presence(p.links[0], 0);
@@ -279,7 +281,7 @@ TEST(a_start_without_memory_is_no_start)
                   i);
         }
         rd_error err = {0};
-        CHECK(rd_engine_wait(p.engines[0], s.flight, PROGRAM_TIMEOUT_NS, &err) == RONDA_OK, "%s",
+        CHECK(rd_engine_wait(p.engines[0], s.operation, PROGRAM_TIMEOUT_NS, &err) == RONDA_OK, "%s",
               err.message);
         stage_finish(&p, 0, &p.legs[i], &s);
     }

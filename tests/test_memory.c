@@ -112,7 +112,7 @@ static bool refuses(ronda_comm *c, void *memory, const char *call)
                   strstr(ronda_last_error(c), "wait for its request"),
               "%d: %s", status, ronda_last_error(c)))
         return true;
-    ronda_abort(c, "memory in flight was freed");
+    ronda_abort(c, "memory in operation was freed");
     return false;
 }
 
@@ -207,7 +207,7 @@ static void free_under_a_sibling(ronda_comm *c, uint32_t rank)
     CHECK(!ronda_iallreduce(part, x, y, LONG, RONDA_U32, RONDA_SUM, &request), "%s",
           ronda_last_error(part));
     if (!refuses(world, y, "allreduce #1 of 70000 u32, sum, of a communicator of")) {
-        ronda_abort(part, "memory in flight was freed");
+        ronda_abort(part, "memory in operation was freed");
         return;
     }
     CHECK(ronda_close(world) == RONDA_EINVAL && strstr(ronda_last_error(world), "ronda_close: all"),
@@ -235,7 +235,7 @@ static void free_after_a_failure(ronda_comm *c, uint32_t rank)
     CHECK(ronda_close(part) == RONDA_OK, "%s", ronda_last_error(part));
 }
 
-static void free_in_flight(ronda_comm *c, uint32_t rank)
+static void free_in_use(ronda_comm *c, uint32_t rank)
 {
     if (!free_too_early(c, rank))
         return;
@@ -244,18 +244,18 @@ static void free_in_flight(ronda_comm *c, uint32_t rank)
     free_after_a_failure(c, rank);
 }
 
-TEST(memory_in_flight_is_not_freed_by_threads)
+TEST(memory_in_use_is_not_freed_by_threads)
 {
-    world_play(3, NULL, free_in_flight);
+    world_play(3, NULL, free_in_use);
 }
 
-TEST(memory_in_flight_is_not_freed_by_processes)
+TEST(memory_in_use_is_not_freed_by_processes)
 {
     static const char *const ways[] = {"shm", "tcp"};
     for (int i = 0; i < 4; i++) {
         setenv("RONDA_TRANSPORT", ways[i % 2], 1);
         setenv("RONDA_PROGRESS", i < 2 ? "0" : "1", 1);
-        job_play(3, free_in_flight, 40);
+        job_play(3, free_in_use, 40);
     }
     unsetenv("RONDA_TRANSPORT");
     unsetenv("RONDA_PROGRESS");

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
-#include "engine/flight.h"
+#include "engine/operation.h"
 #include "harness.h"
 #include "links.h"
 

@@ -1,4 +1,4 @@
-/* test_segment.c: a rank that has gone mad.
+/* test_segment.c: a rank that writes invalid data.
  *
  * Ranks are processes over one memfd.  One more process scribbles into the memory while they call
  * collectives, or one of the ranks tells lies: its messages are forged in ways that fit the protocol
@@ -198,7 +198,7 @@ static void scribble_letter(rng *r, const target *t)
             rng_below(r, 6) << 56 | rng_below(r, 14) << 32 | rng_below(r, 4);
         break;
     case 1:
-        set(r, &t->boards[rng_below(r, t->size)].letters, 4, 64);
+        set(r, &t->boards[rng_below(r, t->size)].message_lines, 4, 64);
         break;
     case 2:
         set(r, &q->consumed, 4, 64);

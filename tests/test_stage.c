@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/flight.h"
+#include "engine/operation.h"
 #include "harness.h"
 
 enum { MOST = 300000, GUARD = 64 };

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/flight.h"
+#include "engine/operation.h"
 #include "links.h"
 #include "program.h"
 
@@ -214,7 +214,7 @@ static void run_late(void *context, uint32_t rank)
     rd_plan *plan = cross_plan(rank, PART);
     uint64_t in[PART], out[PART];
     rd_error err = {0};
-    rd_flight *f;
+    rd_operation *f;
     if (!CHECK(plan, "no plan"))
         return;
     const rd_job job = cross_job(plan, 1, in, out);

@@ -49,14 +49,14 @@ static void free_unopened(ronda_comm *c)
     rd_free(c);
 }
 
-ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm *kin,
+ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm *sibling,
                           ronda_comm **out, rd_error *err)
 {
     ronda_comm *c = rd_alloc(sizeof *c);
-    if (c && (c->siblings = kin ? kin->siblings : rd_alloc(sizeof *c->siblings)))
+    if (c && (c->siblings = sibling ? sibling->siblings : rd_alloc(sizeof *c->siblings)))
         c->siblings->users++;
     if (!c || !c->siblings || !find_hosts(link, &c->hosts, &c->facts) ||
-        rd_engine_open(link, kin ? kin->engine : NULL, &c->engine)) {
+        rd_engine_open(link, sibling ? sibling->engine : NULL, &c->engine)) {
         free_unopened(c);
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "no memory for a communicator");
     }
@@ -70,8 +70,9 @@ ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm
     for (int k = 0; k < RD_KINDS; k++)
         c->forced[k] = settings->forced[k];
     c->error = (rd_error){.rank = c->rank, .peer = RONDA_ANY};
-    c->tender = kin ? rd_tender_share(kin->tender) : NULL;
-    if (!kin && settings->tended && !(c->tender = rd_tender_open(c->engine))) {
+    c->progress_thread = sibling ? rd_progress_thread_share(sibling->progress_thread) : NULL;
+    if (!sibling && settings->progress_thread &&
+        !(c->progress_thread = rd_progress_thread_open(c->engine))) {
         rd_engine_close(c->engine, 0, err);
         free_unopened(c);
         return rd_fail(err, RONDA_ESYSTEM, RONDA_ANY, "rank %u: no thread to move its calls",
@@ -105,8 +106,8 @@ ronda_status rd_comm_close(ronda_comm *c)
     rd_comm_lock(c);
     rd_engine_heed(c->engine, NULL);
     c->link->close_by_ns = rd_deadline_ns(c->timeout_ns);
-    const bool alone = c->tender && rd_tender_drop(c->tender, c->engine);
-    rd_tender *tender = alone ? NULL : c->tender;
+    const bool alone = c->progress_thread && rd_progress_thread_drop(c->progress_thread, c->engine);
+    rd_progress_thread *progress_thread = alone ? NULL : c->progress_thread;
     const ronda_status status = rd_engine_close(c->engine, c->timeout_ns, &c->error);
     if (c->listens)
         rd_asked_close();
@@ -116,8 +117,8 @@ ronda_status rd_comm_close(ronda_comm *c)
         *rd_thread_error() = c->error;
     c->siblings->inside--;
     rd_comm_dismantle(c);
-    if (tender)
-        rd_tender_leave(tender);
+    if (progress_thread)
+        rd_progress_thread_leave(progress_thread);
     return status;
 }
 
@@ -249,7 +250,7 @@ ronda_status rd_comm_start(ronda_comm *c, const rd_call *call, rd_prepared *p, c
     ronda_request *r = take_request(c);
     if (r && call->kind == RONDA_BARRIER)
         job.out = &r->everyone;
-    if (!r || rd_engine_start(c->engine, &job, &r->flight)) {
+    if (!r || rd_engine_start(c->engine, &job, &r->operation)) {
         rd_prepared_drop(p);
         if (r)
             put_request(r);
@@ -272,7 +273,7 @@ static ronda_status post(ronda_comm *c, const rd_posting *what, ronda_message *i
         return fail_for_good(c);
     }
     ronda_request *r = take_request(c);
-    if (!r || rd_mail_post(c->engine, what, &r->letter)) {
+    if (!r || rd_messages_post(c->engine, what, &r->message)) {
         if (r)
             put_request(r);
         return rd_comm_fail(c, RONDA_ENOMEM, "no memory for a message");
@@ -301,13 +302,13 @@ bool rd_comm_test(ronda_request *r)
     enum { OFTEN = 16 };
     ronda_comm *c = r->comm;
     /* While the thread that moves it is at it there is no need to ask; but in the end one must */
-    if (!c->tender || ++c->tests % OFTEN == 0)
+    if (!c->progress_thread || ++c->tests % OFTEN == 0)
         rd_comm_lock(c);
     else if (!rd_comm_try_lock(c))
         return false;
     rd_engine_heed(c->engine, NULL);
-    const bool done =
-        r->letter ? rd_mail_test(c->engine, r->letter) : rd_engine_test(c->engine, r->flight);
+    const bool done = r->message ? rd_messages_test(c->engine, r->message)
+                                 : rd_engine_test(c->engine, r->operation);
     rd_comm_unlock(c);
     return done;
 }
@@ -319,16 +320,16 @@ ronda_status rd_comm_wait(ronda_request *r)
     rd_comm_lock(c);
     rd_engine_heed(c->engine, NULL);
     const ronda_status status =
-        r->letter ? rd_mail_wait(c->engine, r->letter, timeout_ns, r->info, &c->error)
-                  : rd_engine_wait(c->engine, r->flight, timeout_ns, &c->error);
+        r->message ? rd_messages_wait(c->engine, r->message, timeout_ns, r->info, &c->error)
+                   : rd_engine_wait(c->engine, r->operation, timeout_ns, &c->error);
     assert(r->open && c->open_requests > 0);
     rd_prepared_drop(r->prepared);
-    r->letter = NULL;
+    r->message = NULL;
     r->open = false;
     c->open_requests--;
     put_request(r);
     rd_comm_unlock(c);
-    if (!status || status == RONDA_EINVAL) /* a letter that does not fit stays */
+    if (!status || status == RONDA_EINVAL) /* a message that does not fit stays */
         return status;
     return fail_for_good(c);
 }

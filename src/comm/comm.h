@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "comm/bootstrap.h"
 #include "comm/environment.h"
-#include "engine/mail.h"
+#include "engine/messages.h"
 #include "plan/choose.h"
 #include "plan/hosts.h"
 
@@ -62,8 +62,8 @@ struct ronda_request {
     ronda_request *next;   /* of all that the communicator has made */
     ronda_request *unused; /* the next of those that nobody has */
     bool open;
-    rd_flight *flight;
-    rd_letter *letter; /* instead of a flight */
+    rd_operation *operation;
+    rd_message *message; /* instead of an operation */
     ronda_message *info;
     rd_prepared *prepared;
     uint64_t timeout_ns;
@@ -84,7 +84,7 @@ typedef struct rd_block {
     size_t bytes;
 } rd_block;
 
-typedef struct rd_tender rd_tender;
+typedef struct rd_progress_thread rd_progress_thread;
 
 /* What a communicator and all that were split off it share: one thread at a time uses them. */
 typedef struct {
@@ -98,7 +98,7 @@ struct ronda_comm {
     int32_t pid;         /* and what the system calls it */
     rd_exit_note exits;  /* of a world of processes */
     rd_siblings *siblings;
-    rd_tender *tender; /* or NULL: calls move while the program is inside one */
+    rd_progress_thread *progress_thread; /* or NULL: calls move while the program is inside one */
     rd_link *link;
     rd_engine *engine;
     uint64_t sequence, mark; /* of the last call that was made */
@@ -126,7 +126,7 @@ typedef struct {
     rd_log log;
     bool debug; /* SIGUSR1 asks what is under way */
     const rd_algorithm *forced[RD_KINDS];
-    bool tended; /* a thread moves calls under way */
+    bool progress_thread; /* a thread moves calls under way */
 } rd_settings;
 
 /* settings.c: config, then environment, then defaults. */
@@ -135,8 +135,8 @@ ronda_status rd_world_read(const ronda_config *config, const rd_settings *settin
                            rd_error *err);
 
 /* comm.c */
-/* kin: NULL, or what it was split off */
-ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm *kin,
+/* sibling: NULL, or what it was split off */
+ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm *sibling,
                           ronda_comm **out, rd_error *err);
 /* split.c */
 ronda_status rd_comm_split(ronda_comm *c, int color, int key, ronda_comm **out);
@@ -153,23 +153,25 @@ ronda_status rd_comm_post(ronda_comm *c, const rd_posting *what, ronda_message *
                           ronda_request **request);
 void rd_requests_free(ronda_comm *c);
 
-/* tender.c: NULL if there is no thread to be had.  share and drop: the lock is held. */
-rd_tender *rd_tender_open(rd_engine *engine);
-rd_tender *rd_tender_share(rd_tender *t);
-bool rd_tender_drop(rd_tender *t, rd_engine *leaving); /* true: it is gone, and its lock */
-void rd_tender_enter(rd_tender *t);
-bool rd_tender_try(rd_tender *t); /* enters, if that can be done at once */
-void rd_tender_leave(rd_tender *t);
-void rd_tender_forget(rd_tender *t); /* in a forked process, which has no such thread */
+/* progress_thread.c: NULL if there is no thread to be had.  share and drop: the lock is held. */
+rd_progress_thread *rd_progress_thread_open(rd_engine *engine);
+rd_progress_thread *rd_progress_thread_share(rd_progress_thread *t);
+bool rd_progress_thread_drop(rd_progress_thread *t,
+                             rd_engine *leaving); /* true: it is gone, and its lock */
+void rd_progress_thread_enter(rd_progress_thread *t);
+bool rd_progress_thread_try(rd_progress_thread *t); /* enters, if that can be done at once */
+void rd_progress_thread_leave(rd_progress_thread *t);
+void rd_progress_thread_forget(
+    rd_progress_thread *t); /* in a forked process, which has no such thread */
 static inline void rd_comm_lock(ronda_comm *c)
 {
-    if (c->tender)
-        rd_tender_enter(c->tender);
+    if (c->progress_thread)
+        rd_progress_thread_enter(c->progress_thread);
     c->siblings->inside++;
 }
 static inline bool rd_comm_try_lock(ronda_comm *c)
 {
-    if (c->tender && !rd_tender_try(c->tender))
+    if (c->progress_thread && !rd_progress_thread_try(c->progress_thread))
         return false;
     c->siblings->inside++;
     return true;
@@ -177,8 +179,8 @@ static inline bool rd_comm_try_lock(ronda_comm *c)
 static inline void rd_comm_unlock(ronda_comm *c)
 {
     c->siblings->inside--;
-    if (c->tender)
-        rd_tender_leave(c->tender);
+    if (c->progress_thread)
+        rd_progress_thread_leave(c->progress_thread);
 }
 
 /* forked.c: this process was forked from the one that made the communicator, and is no rank of it. */

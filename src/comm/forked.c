@@ -26,7 +26,8 @@ ronda_status rd_comm_refuse(ronda_comm *c, const char *function)
  * ever leaves the lock. */
 static bool is_whole(const ronda_comm *c)
 {
-    return !c->siblings->inside && (!c->tender || rd_tender_try(c->tender));
+    return !c->siblings->inside &&
+           (!c->progress_thread || rd_progress_thread_try(c->progress_thread));
 }
 
 /* It is remembered, so that whoever looks for leaks finds none. */
@@ -56,8 +57,8 @@ void rd_comm_close_inherited(ronda_comm *c)
         return;
     }
     rd_exit_drop(&c->exits);
-    if (c->tender)
-        rd_tender_forget(c->tender);
+    if (c->progress_thread)
+        rd_progress_thread_forget(c->progress_thread);
     rd_engine_free(c->engine);
     rd_comm_dismantle(c);
 }

@@ -52,7 +52,7 @@ ronda_status rd_comm_keeps_memory(ronda_comm *c)
 {
     char call[RD_USE_TEXT];
     if (c->blocks)
-        rd_engine_tend(c->engine);
+        rd_engine_progress_all(c->engine);
     for (const rd_block *b = c->blocks; b; b = b->next)
         if (rd_engine_uses(c->engine, true, b->memory, b->bytes, call, sizeof call))
             return in_use(c, "ronda_close", b, call);

@@ -67,9 +67,9 @@ ronda_status rd_settings_read(const ronda_config *config, rd_settings *out, rd_e
                *debug = getenv("RONDA_DEBUG");
 
     out->debug = debug && *debug && strcmp(debug, "0") != 0;
-    out->tended = config && config->flags & RONDA_PROGRESS_THREAD;
+    out->progress_thread = config && config->flags & RONDA_PROGRESS_THREAD;
     if (progress && strcmp(progress, "1") == 0)
-        out->tended = true;
+        out->progress_thread = true;
     else if (progress && *progress && strcmp(progress, "0") != 0)
         return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "RONDA_PROGRESS=%s is not 0 or 1", progress);
     if (config && config->timeout_ns)

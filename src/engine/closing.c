@@ -14,7 +14,7 @@
  *
  * And it waits until its peers have taken what they were lent: that must not be freed under a reader. */
 #include "base/clock.h"
-#include "engine/flight.h"
+#include "engine/operation.h"
 
 enum { HISTORY = 128, QUICK = 64 }; /* calls; idle rounds before peers are looked at */
 
@@ -116,7 +116,7 @@ static uint32_t closed_debtor(rd_engine *e, const rd_channel *c)
 {
     for (uint32_t i = 0; i < c->owed_count; i++)
         if (e->transport->presence(e->link, c->owed[i].peer).closed &&
-            !e->transport->home(c->owed[i].port, c->owed[i].message))
+            !e->transport->completed(c->owed[i].port, c->owed[i].message))
             return c->owed[i].peer;
     return RONDA_ANY;
 }
@@ -162,7 +162,7 @@ ronda_status rd_settle(rd_engine *e, uint64_t timeout_ns, bool failed, rd_error 
                                                : not_taken(e, RONDA_ETIMEOUT, last, err);
                 break;
             }
-            rd_kin_move(e); /* what a peer waits for before it comes may be there */
+            rd_siblings_progress(e); /* what a peer waits for before it comes may be there */
             e->transport->wait(e->link, NULL, idle, until);
         }
     }

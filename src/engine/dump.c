@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/mail_box.h"
+#include "engine/messages_inside.h"
 
 enum { PAGE = 4096, LINE = 640, RANKS = 16384, CALL = 128 };
 
@@ -118,15 +118,15 @@ static void say_call(page *p, const rd_job *job)
 
 /* --- one collective --- */
 
-/* It has not begun: an older one is on its channel, or has lent what is not home yet. */
-static void say_waiting(page *p, rd_engine *e, const rd_flight *f, ranks *awaited)
+/* It has not begun: an older one is on its channel, or has lent what is not released yet. */
+static void say_waiting(page *p, rd_engine *e, const rd_operation *f, ranks *awaited)
 {
     const rd_channel *c = rd_channel_of(e, &f->job);
-    const rd_flight *older = NULL;
-    for (const rd_flight *at = c->first; at && at != f; at = at->behind)
+    const rd_operation *older = NULL;
+    for (const rd_operation *at = c->first; at && at != f; at = at->behind)
         older = at;
     for (uint32_t i = 0; i < c->owed_count && !older; i++)
-        if (!e->transport->home(c->owed[i].port, c->owed[i].message))
+        if (!e->transport->completed(c->owed[i].port, c->owed[i].message))
             add(awaited, c->owed[i].peer);
     if (older)
         say(p, "has not begun, comes after #%" PRIu64, older->job.record.sequence);
@@ -134,7 +134,7 @@ static void say_waiting(page *p, rd_engine *e, const rd_flight *f, ranks *awaite
         say(p, "has not begun");
 }
 
-static void say_flight(page *p, rd_engine *e, const rd_flight *f)
+static void say_operation(page *p, rd_engine *e, const rd_operation *f)
 {
     ranks awaited = {0};
     uint64_t done = 0;
@@ -166,7 +166,7 @@ static uint32_t steps_in(const rd_plan *p, const rd_step *s)
     return s->group == RD_NONE ? 1 : p->groups[s->group].arriving;
 }
 
-/* A call that walks straight has no flight.  It stands at a step; a fold of many awaits all whose messages
+/* A call that walks straight has no operation.  It stands at a step; a fold of many awaits all whose messages
  * are not there. */
 static void say_walk(page *p, rd_engine *e, const rd_awaited *what)
 {
@@ -199,11 +199,11 @@ static void say_walk(page *p, rd_engine *e, const rd_awaited *what)
 
 /* --- messages --- */
 
-static void say_letters(page *p, const rd_letter *l)
+static void say_messages(page *p, const rd_message *l)
 {
     for (; l; l = l->next) {
         char text[CALL];
-        const rd_pending message = rd_letter_pending(l);
+        const rd_pending message = rd_message_pending(l);
         rd_pending_text(&message, text, sizeof text);
         if (l->done || l->lost)
             say(p, "  %s: %s not waited for\n", text, l->done ? "done," : "failed and");
@@ -215,17 +215,17 @@ static void say_letters(page *p, const rd_letter *l)
 }
 
 /* What has come and no receive was posted for. */
-static void say_unexpected(page *p, const rd_mail *m)
+static void say_unexpected(page *p, const rd_messages *m)
 {
-    if (m && m->store_letters)
-        say(p, "  unexpected queue: %" PRIu32 " message%s, %" PRIu64 " bytes%s\n", m->store_letters,
-            m->store_letters == 1 ? "" : "s", m->store_bytes,
+    if (m && m->unexpected_count)
+        say(p, "  unexpected queue: %" PRIu32 " message%s, %" PRIu64 " bytes%s\n",
+            m->unexpected_count, m->unexpected_count == 1 ? "" : "s", m->unexpected_bytes,
             m->full ? ", full: more wait outside" : "");
 }
 
 /* --- all of it --- */
 
-static void count_letters(const rd_letter *l, uint32_t *moving, uint32_t *over)
+static void count_messages(const rd_message *l, uint32_t *moving, uint32_t *over)
 {
     for (; l; l = l->next)
         ++*(l->done || l->lost ? over : moving);
@@ -235,12 +235,12 @@ static void say_head(page *p, rd_engine *e, bool walks)
 {
     rd_error cause = {0};
     uint32_t moving = walks, over = 0;
-    for (const rd_flight *f = e->first; f; f = f->next) {
+    for (const rd_operation *f = e->first; f; f = f->next) {
         moving += !f->done && !f->lost;
         over += f->done || f->lost;
     }
-    count_letters(e->mail ? e->mail->sends.first : NULL, &moving, &over);
-    count_letters(e->mail ? e->mail->receives.first : NULL, &moving, &over);
+    count_messages(e->messages ? e->messages->sends.first : NULL, &moving, &over);
+    count_messages(e->messages ? e->messages->receives.first : NULL, &moving, &over);
     say(p, "rank %" PRIu32 " of %" PRIu32, e->link->rank, e->link->size);
     if (e->link->whole)
         say(p, ", a part of %" PRIu32 " where it is rank %" PRIu32 ",", e->link->whole->size,
@@ -267,13 +267,13 @@ static int dump(rd_engine *e, const rd_awaited *what, const char *prefix, int fd
     page p = {.fd = fd};
     say(&p, "%s", prefix);
     say_head(&p, e, what != NULL);
-    for (const rd_flight *f = e->first; f; f = f->next)
-        say_flight(&p, e, f);
+    for (const rd_operation *f = e->first; f; f = f->next)
+        say_operation(&p, e, f);
     if (what)
         say_walk(&p, e, what);
-    say_letters(&p, e->mail ? e->mail->sends.first : NULL);
-    say_letters(&p, e->mail ? e->mail->receives.first : NULL);
-    say_unexpected(&p, e->mail);
+    say_messages(&p, e->messages ? e->messages->sends.first : NULL);
+    say_messages(&p, e->messages ? e->messages->receives.first : NULL);
+    say_unexpected(&p, e->messages);
     flush(&p);
     return p.error;
 }
@@ -297,6 +297,6 @@ void rd_engine_answer(rd_engine *e, const rd_awaited *what)
             k->answered = asked;
             dump(k, k == e ? what : NULL, "ronda: ", STDERR_FILENO);
         }
-        k = k->kin;
+        k = k->sibling;
     } while (k != e);
 }

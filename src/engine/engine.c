@@ -1,6 +1,6 @@
-/* engine.c: flights, the loop that waits for one, and giving up.
+/* engine.c: operations, the loop that waits for one, and giving up.
  *
- *     start --> [ list of flights, oldest first ] --> wait: advance all; nothing moved? idle
+ *     start --> [ list of operations, oldest first ] --> wait: advance all; nothing moved? idle
  *                                                               |
  *              spin, yield, sleep <-- nothing wrong --- alarm? message that does not fit?
  *                                                       now and then: has a peer called something
@@ -12,18 +12,18 @@
 #include "base/mem.h"
 #include "base/mem_limit.h"
 #include "base/tell.h"
-#include "engine/flight.h"
-#include "engine/mail.h"
+#include "engine/messages.h"
+#include "engine/operation.h"
 
 enum { QUICK = 64 }; /* idle rounds before the clock is looked at */
 enum { FIRST_TICK_NS = 1000000, LAST_TICK_NS = 250000000, LATE_NS = 1000000000 };
 
 /* --- opening and closing --- */
 
-static void free_flights(rd_engine *e, rd_flight *f)
+static void free_operations(rd_engine *e, rd_operation *f)
 {
     while (f) {
-        rd_flight *next = f->next;
+        rd_operation *next = f->next;
         rd_free(f->lanes);
         rd_free(f->open);
         e->transport->free(e->link, f->larger, f->larger_bytes);
@@ -47,9 +47,9 @@ static void free_engine(rd_engine *e)
         rd_free(e->channels[c].owed);
     }
     rd_swap_close(e);
-    rd_mail_free(e);
-    free_flights(e, e->first);
-    free_flights(e, e->unused);
+    rd_messages_free(e);
+    free_operations(e, e->first);
+    free_operations(e, e->unused);
     rd_free(e->ports);
     rd_free(e->views);
     rd_free(e->ins);
@@ -61,10 +61,10 @@ static void free_engine(rd_engine *e)
 
 void rd_engine_free(rd_engine *e)
 {
-    rd_engine *before = e->kin;
-    while (before->kin != e)
-        before = before->kin;
-    before->kin = e->kin;
+    rd_engine *before = e->sibling;
+    while (before->sibling != e)
+        before = before->sibling;
+    before->sibling = e->sibling;
     free_engine(e);
 }
 
@@ -85,7 +85,7 @@ ronda_status rd_engine_close(rd_engine *e, uint64_t timeout_ns, rd_error *err)
     return status;
 }
 
-ronda_status rd_engine_open(rd_link *link, rd_engine *kin, rd_engine **out)
+ronda_status rd_engine_open(rd_link *link, rd_engine *sibling, rd_engine **out)
 {
     const size_t n = link->size;
     rd_engine *e = rd_alloc(sizeof *e);
@@ -102,7 +102,7 @@ ronda_status rd_engine_open(rd_link *link, rd_engine *kin, rd_engine **out)
     e->fused = rd_alloc((n + RD_MOST_OUTS) * sizeof *e->fused);
     e->distances = rd_alloc(n * sizeof *e->distances);
     bool ok = e->ports && e->views && e->ins && e->outs && e->fused && e->distances &&
-              rd_swap_open(e, kin);
+              rd_swap_open(e, sibling);
     for (uint32_t c = 0; c < RD_CHANNELS; c++) {
         e->channels[c].owed = rd_alloc(n * sizeof *e->channels[c].owed);
         ok &= e->channels[c].owed != NULL;
@@ -111,10 +111,10 @@ ronda_status rd_engine_open(rd_link *link, rd_engine *kin, rd_engine **out)
         free_engine(e);
         return RONDA_ENOMEM;
     }
-    e->kin = kin ? kin->kin : e;
-    e->wanted = kin ? kin->wanted : NULL;
-    if (kin)
-        kin->kin = e;
+    e->sibling = sibling ? sibling->sibling : e;
+    e->wanted = sibling ? sibling->wanted : NULL;
+    if (sibling)
+        sibling->sibling = e;
     *out = e;
     return RONDA_OK;
 }
@@ -131,9 +131,9 @@ static size_t scratch_bytes(const rd_plan *p)
     return p->scratch * p->shape.width;
 }
 
-static rd_flight *new_flight(rd_engine *e, uint32_t lanes)
+static rd_operation *new_operation(rd_engine *e, uint32_t lanes)
 {
-    rd_flight *f = e->unused;
+    rd_operation *f = e->unused;
     if (f)
         e->unused = f->next;
     else
@@ -149,12 +149,12 @@ static rd_flight *new_flight(rd_engine *e, uint32_t lanes)
         return f;
     if (f) {
         f->next = NULL;
-        free_flights(e, f);
+        free_operations(e, f);
     }
     return NULL;
 }
 
-static void put_away(rd_engine *e, rd_flight *f)
+static void put_away(rd_engine *e, rd_operation *f)
 {
     e->transport->free(e->link, f->larger, f->larger_bytes);
     f->larger = NULL;
@@ -164,8 +164,8 @@ static void put_away(rd_engine *e, rd_flight *f)
 }
 
 /* More scratch than the channel has is fetched now, while failing is harmless, and put to use when
- * the channel is this flight's. */
-static bool fetch_scratch(rd_engine *e, rd_flight *f)
+ * the channel is this operation's. */
+static bool fetch_scratch(rd_engine *e, rd_operation *f)
 {
     f->larger_bytes = scratch_bytes(f->plan);
     if (f->larger_bytes <= rd_channel_of(e, &f->job)->bytes)
@@ -217,13 +217,13 @@ void rd_engine_step_in(rd_engine *e)
 
 void rd_engine_step_out(rd_engine *e)
 {
-    if (e->first || rd_mail_busy(e))
+    if (e->first || rd_messages_busy(e))
         e->transport->pause(e->link, e->entered);
     else
         e->transport->leave(e->link, e->entered);
 }
 
-static void append(rd_engine *e, rd_flight *f)
+static void append(rd_engine *e, rd_operation *f)
 {
     rd_channel *c = rd_channel_of(e, &f->job);
     f->before = e->last;
@@ -234,9 +234,9 @@ static void append(rd_engine *e, rd_flight *f)
     e->busy |= rd_channel_bit(e, f);
 }
 
-static ronda_status start(rd_engine *e, const rd_job *job, rd_flight **out)
+static ronda_status start(rd_engine *e, const rd_job *job, rd_operation **out)
 {
-    rd_flight *f = new_flight(e, job->plan->lane_count);
+    rd_operation *f = new_operation(e, job->plan->lane_count);
     if (!f)
         return RONDA_ENOMEM;
     f->job = *job;
@@ -258,7 +258,7 @@ static ronda_status start(rd_engine *e, const rd_job *job, rd_flight **out)
     return RONDA_OK;
 }
 
-ronda_status rd_engine_start(rd_engine *e, const rd_job *job, rd_flight **out)
+ronda_status rd_engine_start(rd_engine *e, const rd_job *job, rd_operation **out)
 {
     const ronda_status status = start(e, job, out);
     if (!status)
@@ -294,10 +294,10 @@ void rd_engine_cause(rd_engine *e, rd_error *out)
     tell_once(e, out);
 }
 
-/* What is lost moves no more.  Of two flights on a channel the younger one is lost first. */
+/* What is lost moves no more.  Of two operations on a channel the younger one is lost first. */
 static void clear_channel(rd_channel *c)
 {
-    rd_flight **at = &c->first;
+    rd_operation **at = &c->first;
     for (c->last = NULL; *at && !(*at)->lost; at = &(*at)->behind)
         c->last = *at;
     *at = NULL;
@@ -311,7 +311,7 @@ ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
         e->transport->abort(e->link, err);
     rd_engine_cause(e, err);
     e->cause = *err;
-    for (rd_flight *f = e->first; f; f = f->next)
+    for (rd_operation *f = e->first; f; f = f->next)
         f->lost = f->lost || (!f->done && (e->gave_up || concerns(err, f->job.record.sequence)));
     e->busy = 0;
     for (uint32_t c = 0; c < e->link->channels; c++) {
@@ -319,7 +319,7 @@ ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
         e->busy |= (uint32_t)(e->channels[c].first != NULL) << c;
     }
     e->gave_up = true;
-    rd_mail_lose(e);
+    rd_messages_lose(e);
     e->transport->leave(e->link, e->entered);
     rd_engine_quiesce(e, e->timeout_ns ? e->timeout_ns : e->link->timeout_ns);
     return err->status;
@@ -328,7 +328,8 @@ ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
 /* A message that does not fit: the sentence, and the end. */
 static ronda_status attend(rd_engine *e, rd_error *err)
 {
-    (e->mad ? rd_trouble_mad : rd_trouble_mismatch)(e->link, &e->wronged, e->wrong - 1, err);
+    (e->invalid ? rd_trouble_invalid : rd_trouble_mismatch)(e->link, &e->wronged, e->wrong - 1,
+                                                            err);
     e->wrong = 0;
     return rd_engine_give_up(e, err);
 }
@@ -372,8 +373,8 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
         return RONDA_OK;
     }
     if (what) { /* who walks straight does not look after others by the way */
-        rd_mail_move(e);
-        rd_kin_move(e);
+        rd_messages_move(e);
+        rd_siblings_progress(e);
     }
     const uint64_t now = rd_now_ns();
     if (!p->deadline_ns) {
@@ -384,7 +385,7 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
     if (now >= p->look_ns || now >= p->deadline_ns || goodbyes != p->goodbyes) {
         uint32_t whom = RONDA_ANY;
         p->goodbyes = goodbyes;
-        rd_mail_announce(e, NULL);
+        rd_messages_announce(e, NULL);
         ronda_status status = rd_look_around(e, call, what, &whom, err);
         if (!status && now >= p->deadline_ns && whom != RONDA_ANY)
             status = rd_trouble_timeout(e->link, call, whom, p->timeout_ns, err);
@@ -399,17 +400,17 @@ ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaite
 }
 
 /* Where the only news that can help will come from, if there is one such place. */
-static rd_port *only_port(const rd_flight *f)
+static rd_port *only_port(const rd_operation *f)
 {
     return f->begun && f->open_count == 1 ? f->lanes[f->open[0]].port : NULL;
 }
 
-/* The flight is over. */
-static void forget(rd_engine *e, rd_flight *flight)
+/* The operation is over. */
+static void forget(rd_engine *e, rd_operation *operation)
 {
-    *(flight->before ? &flight->before->next : &e->first) = flight->next;
-    *(flight->next ? &flight->next->before : &e->last) = flight->before;
-    put_away(e, flight);
+    *(operation->before ? &operation->before->next : &e->first) = operation->next;
+    *(operation->next ? &operation->next->before : &e->last) = operation->before;
+    put_away(e, operation);
     rd_engine_step_out(e);
 }
 
@@ -423,8 +424,8 @@ void rd_engine_lose(rd_engine *e)
         rd_engine_give_up(e, &cause);
 }
 
-/* Inside again, for a flight that was started before; false: it was lost. */
-static bool step_in(rd_engine *e, rd_flight *f)
+/* Inside again, for an operation that was started before; false: it was lost. */
+static bool step_in(rd_engine *e, rd_operation *f)
 {
     if (f->done || f->lost)
         return !f->lost;
@@ -435,7 +436,7 @@ static bool step_in(rd_engine *e, rd_flight *f)
 }
 
 /* A rank that gave up while we were at it may have freed what it had lent us: that is not done. */
-static void doubt(rd_engine *e, rd_flight *f)
+static void doubt(rd_engine *e, rd_operation *f)
 {
     if (f->done && !f->sound && rd_engine_must_leave(e, f->job.record.sequence)) {
         f->done = false;
@@ -444,7 +445,7 @@ static void doubt(rd_engine *e, rd_flight *f)
     f->sound = f->done;
 }
 
-static ronda_status wait_for(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd_error *err)
+static ronda_status wait_for(rd_engine *e, rd_operation *f, uint64_t timeout_ns, rd_error *err)
 {
     rd_patience patience = {.timeout_ns = timeout_ns};
     while (!f->done && !f->lost) {
@@ -452,7 +453,8 @@ static ronda_status wait_for(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd
             patience.idle = 0;
             continue;
         }
-        const bool alone = e->first == f && !f->next && !rd_mail_busy(e) && !rd_kin_busy(e);
+        const bool alone =
+            e->first == f && !f->next && !rd_messages_busy(e) && !rd_siblings_busy(e);
         rd_engine_idle(e, &f->job.record, NULL, alone ? only_port(f) : NULL, &patience, err);
     }
     doubt(e, f);
@@ -463,7 +465,7 @@ static ronda_status wait_for(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd
     return status;
 }
 
-ronda_status rd_engine_wait(rd_engine *e, rd_flight *f, uint64_t timeout_ns, rd_error *err)
+ronda_status rd_engine_wait(rd_engine *e, rd_operation *f, uint64_t timeout_ns, rd_error *err)
 {
     step_in(e, f);
     return wait_for(e, f, timeout_ns, err);
@@ -495,7 +497,7 @@ static void look_now(rd_engine *e)
     if (e->wrong)
         attend(e, &err);
     else if ((e->first && rd_look_around(e, &e->first->job.record, NULL, &whom, &err)) ||
-             rd_mail_look_around(e, &err))
+             rd_messages_look_around(e, &err))
         rd_engine_give_up(e, &err);
 }
 
@@ -512,7 +514,7 @@ void rd_engine_pump(rd_engine *e)
         e->transport->pump(e->link);
 }
 
-bool rd_engine_test(rd_engine *e, rd_flight *f)
+bool rd_engine_test(rd_engine *e, rd_operation *f)
 {
     if (f->done || !step_in(e, f))
         return true;
@@ -527,8 +529,8 @@ bool rd_engine_test(rd_engine *e, rd_flight *f)
 ronda_status rd_engine_run(rd_engine *e, const rd_job *job, uint64_t timeout_ns, rd_error *err)
 {
     rd_channel *c = rd_channel_of(e, job);
-    if (job->plan->straight && !e->lanes_only && !e->first && !rd_mail_busy(e) && !rd_kin_busy(e) &&
-        (!job->plan->straight_lends || e->transport->lends_alloc) &&
+    if (job->plan->straight && !e->lanes_only && !e->first && !rd_messages_busy(e) &&
+        !rd_siblings_busy(e) && (!job->plan->straight_lends || e->transport->lends_alloc) &&
         scratch_bytes(job->plan) <= c->bytes && rd_channel_paid(e, c)) {
         enter(e, &job->record);
         if (rd_engine_must_leave(e, job->record.sequence))
@@ -541,7 +543,7 @@ ronda_status rd_engine_run(rd_engine *e, const rd_job *job, uint64_t timeout_ns,
             e->transport->leave(e->link, e->entered);
         return status;
     }
-    rd_flight *f;
+    rd_operation *f;
     const ronda_status status = start(e, job, &f);
     if (status)
         return rd_fail(err, status, RONDA_ANY, "no memory to run %s",

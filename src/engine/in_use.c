@@ -6,7 +6,7 @@
  * What has failed has no memory any more: nobody reads or writes it, or the transport keeps it until then. */
 #include <stdio.h>
 
-#include "engine/mail_box.h"
+#include "engine/messages_inside.h"
 
 typedef struct {
     uintptr_t at;
@@ -19,25 +19,25 @@ static bool overlaps(extent a, const void *memory, uint64_t bytes)
     return a.bytes && bytes && (a.at < b ? b - a.at < a.bytes : a.at - b < bytes);
 }
 
-static bool flight_uses(const rd_flight *f, extent e)
+static bool operation_uses(const rd_operation *f, extent e)
 {
     const rd_shape *s = &f->plan->shape;
     return overlaps(e, f->job.in, rd_in_count(s) * f->width) ||
            overlaps(e, f->job.out, rd_out_count(s) * f->width);
 }
 
-static const rd_flight *find_flight(const rd_engine *e, extent memory)
+static const rd_operation *find_operation(const rd_engine *e, extent memory)
 {
-    const rd_flight *f = e->first;
-    while (f && (f->lost || !flight_uses(f, memory)))
+    const rd_operation *f = e->first;
+    while (f && (f->lost || !operation_uses(f, memory)))
         f = f->next;
     return f;
 }
 
-static const rd_letter *find_letter(const rd_engine *e, extent memory)
+static const rd_message *find_message(const rd_engine *e, extent memory)
 {
-    for (int i = 0; e->mail && i < 2; i++)
-        for (const rd_letter *l = i ? e->mail->sends.first : e->mail->receives.first; l;
+    for (int i = 0; e->messages && i < 2; i++)
+        for (const rd_message *l = i ? e->messages->sends.first : e->messages->receives.first; l;
              l = l->next)
             if (!l->lost && overlaps(memory, l->what.data, l->bytes))
                 return l;
@@ -46,12 +46,12 @@ static const rd_letter *find_letter(const rd_engine *e, extent memory)
 
 static bool uses(const rd_engine *e, extent memory, char *text, size_t capacity)
 {
-    const rd_flight *f = find_flight(e, memory);
-    const rd_letter *l = f ? NULL : find_letter(e, memory);
+    const rd_operation *f = find_operation(e, memory);
+    const rd_message *l = f ? NULL : find_message(e, memory);
     if (f)
         rd_record_text(&f->job.record, text, capacity);
     if (l) {
-        const rd_pending message = rd_letter_pending(l);
+        const rd_pending message = rd_message_pending(l);
         rd_pending_text(&message, text, capacity);
     }
     return f || l;
@@ -64,7 +64,7 @@ bool rd_engine_uses(const rd_engine *e, bool others_only, const void *memory, si
     char call[RD_USE_TEXT - 60];
     if (!others_only && uses(e, whole, text, capacity))
         return true;
-    for (const rd_engine *k = e->kin; k != e; k = k->kin)
+    for (const rd_engine *k = e->sibling; k != e; k = k->sibling)
         if (uses(k, whole, call, sizeof call)) {
             snprintf(text, capacity, "%s, of a communicator of %u ranks,", call, k->link->size);
             return true;

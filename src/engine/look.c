@@ -2,9 +2,9 @@
  *
  * Nothing here runs while things move.  A rank that has waited for a while looks around now and then:
  * at the board, where its peers have announced their calls, and at the queues to and from them. */
-#include "engine/flight.h"
+#include "engine/operation.h"
 
-bool rd_lane_waits(rd_engine *e, const rd_flight *f, uint32_t l)
+bool rd_lane_waits(rd_engine *e, const rd_operation *f, uint32_t l)
 {
     const rd_lane_state *lane = &f->lanes[l];
     rd_view view;
@@ -18,7 +18,7 @@ bool rd_lane_waits(rd_engine *e, const rd_flight *f, uint32_t l)
     if (e->transport->pushes && lane->port && lane->next == lane->end &&
         !e->transport->gone(lane->port, lane->base + lane->end - 1))
         return true;
-    return lane->lent && !e->transport->home(lane->port, lane->base + lane->lent - 1);
+    return lane->lent && !e->transport->completed(lane->port, lane->base + lane->lent - 1);
 }
 
 static bool has_closed(rd_engine *e, uint32_t peer)
@@ -26,13 +26,13 @@ static bool has_closed(rd_engine *e, uint32_t peer)
     return e->transport->presence(e->link, peer).closed;
 }
 
-/* A loan that is not home yet: has its peer died, closed, or made another call?  *whom: that peer. */
+/* A loan that is not released yet: has its peer died, closed, or made another call?  *whom: that peer. */
 static ronda_status look_at_loan(rd_engine *e, const rd_record *call, const rd_loan_out *loan,
                                  uint32_t *whom, rd_error *err)
 {
     /* First, since it may have taken it and closed; this also finds that the peer has died, and fails the world */
     const bool closed = has_closed(e, loan->peer);
-    if (e->transport->home(loan->port, loan->message))
+    if (e->transport->completed(loan->port, loan->message))
         return RONDA_OK;
     if (*whom == RONDA_ANY)
         *whom = loan->peer;
@@ -49,11 +49,11 @@ ronda_status rd_look_at_loans(rd_engine *e, const rd_channel *c, const rd_record
     return status;
 }
 
-/* Looks at the peers that a flight waits for; one that has not begun waits for its channel's loans.  A peer may
+/* Looks at the peers that an operation waits for; one that has not begun waits for its channel's loans.  A peer may
  * have sent just before it closed, so what we wait for is looked at again after the peer was seen to have closed.
  * *whom: one whom we wait for, rather one that has not made the call, rather one that should send; RONDA_ANY:
  * nobody, things can go on. */
-static ronda_status look(rd_engine *e, const rd_flight *f, uint32_t *whom, uint32_t *best,
+static ronda_status look(rd_engine *e, const rd_operation *f, uint32_t *whom, uint32_t *best,
                          rd_error *err)
 {
     if (!f->begun)
@@ -101,7 +101,8 @@ ronda_status rd_look_around(rd_engine *e, const rd_record *call, const rd_awaite
     uint32_t best = 0, left = e->busy;
     if (what)
         return look_at(e, call, what, whom, err);
-    for (rd_flight *f; !status && (f = rd_flight_next(e, left)); left &= ~rd_channel_bit(e, f))
+    for (rd_operation *f; !status && (f = rd_operation_next(e, left));
+         left &= ~rd_channel_bit(e, f))
         status = look(e, f, whom, &best, err);
     return status;
 }

@@ -3,8 +3,8 @@
  * Communicators that were split off each other have an engine each, in a ring.  Whoever waits for one of
  * them moves them all: what a peer waits for may be a call of another one.
  *
- * A round goes from the flights of most priority to those of least, and from engine to engine.  What has many bytes to
- * copy or fold does so in pieces.  Before each, flights of more priority are moved, of all engines; when one of them
+ * A round goes from the operations of most priority to those of least, and from engine to engine.  What has many bytes to
+ * copy or fold does so in pieces.  Before each, operations of more priority are moved, of all engines; when one of them
  * is done the round ends there, and the next one goes on where it left off:
  *
  *     bulk:   piece | piece | piece |               | piece | ...
@@ -12,8 +12,8 @@
  *                   nothing above                   whoever waits for it has been told */
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "engine/flight.h"
-#include "engine/mail.h"
+#include "engine/messages.h"
+#include "engine/operation.h"
 
 #include <sched.h>
 
@@ -28,20 +28,20 @@ rd_channel *rd_channel_of(rd_engine *e, const rd_job *job)
     return &e->channels[rd_channel_number(e, job)];
 }
 
-uint32_t rd_channel_bit(const rd_engine *e, const rd_flight *f)
+uint32_t rd_channel_bit(const rd_engine *e, const rd_operation *f)
 {
     return 1u << rd_channel_number(e, &f->job);
 }
 
 bool rd_channel_paid(rd_engine *e, rd_channel *c)
 {
-    while (c->owed_count &&
-           e->transport->home(c->owed[c->owed_count - 1].port, c->owed[c->owed_count - 1].message))
+    while (c->owed_count && e->transport->completed(c->owed[c->owed_count - 1].port,
+                                                    c->owed[c->owed_count - 1].message))
         c->owed_count--;
     return c->owed_count == 0;
 }
 
-static void begin(rd_engine *e, rd_flight *f)
+static void begin(rd_engine *e, rd_operation *f)
 {
     rd_channel *c = rd_channel_of(e, &f->job);
     if (f->larger && f->larger_bytes > c->bytes) {
@@ -50,10 +50,10 @@ static void begin(rd_engine *e, rd_flight *f)
         c->bytes = f->larger_bytes;
         f->larger = NULL;
     }
-    rd_flight_begin(e, f);
+    rd_operation_begin(e, f);
 }
 
-static void end(rd_engine *e, rd_flight *f)
+static void end(rd_engine *e, rd_operation *f)
 {
     rd_channel *c = rd_channel_of(e, &f->job);
     f->done = true;
@@ -64,33 +64,33 @@ static void end(rd_engine *e, rd_flight *f)
         const rd_lane_state *lane = &f->lanes[l];
         const uint32_t scratch = lane->lent > lane->lent_user ? lane->lent : 0;
         const uint32_t last = lane->swapped > scratch ? lane->swapped : scratch;
-        if (last && !e->transport->home(lane->port, lane->base + last - 1))
+        if (last && !e->transport->completed(lane->port, lane->base + last - 1))
             rd_channel_owes(
                 c, (rd_loan_out){lane->port, f->plan->lanes[l].peer, lane->base + last - 1});
     }
 }
 
-static uint32_t advance(rd_engine *e, rd_flight *f)
+static uint32_t advance(rd_engine *e, rd_operation *f)
 {
-    uint32_t ran = f->open_count ? rd_flight_advance(e, f) : 0;
-    if (rd_flight_ended(e, f)) {
+    uint32_t ran = f->open_count ? rd_operation_advance(e, f) : 0;
+    if (rd_operation_ended(e, f)) {
         end(e, f);
         ran++;
     }
     return ran;
 }
 
-static bool precedes(const rd_flight *a, const rd_flight *b)
+static bool precedes(const rd_operation *a, const rd_operation *b)
 {
     return a->job.priority != b->job.priority ? a->job.priority > b->job.priority
                                               : a->job.record.sequence < b->job.record.sequence;
 }
 
-rd_flight *rd_flight_next(const rd_engine *e, uint32_t channels)
+rd_operation *rd_operation_next(const rd_engine *e, uint32_t channels)
 {
-    rd_flight *best = NULL;
+    rd_operation *best = NULL;
     for (; channels; channels &= channels - 1) {
-        rd_flight *f = e->channels[__builtin_ctz(channels)].first;
+        rd_operation *f = e->channels[__builtin_ctz(channels)].first;
         if (!best || precedes(f, best))
             best = f;
     }
@@ -100,12 +100,12 @@ rd_flight *rd_flight_next(const rd_engine *e, uint32_t channels)
 /* What is done, and what nobody has waited for, is no reason to look. */
 static bool moves(const rd_engine *e)
 {
-    return e->busy || rd_mail_waiting(e);
+    return e->busy || rd_messages_waiting(e);
 }
 
 static bool is_lost(rd_engine *e)
 {
-    if (e->wrong || (rd_mail_busy(e) && rd_engine_must_leave(e, UINT64_MAX)))
+    if (e->wrong || (rd_messages_busy(e) && rd_engine_must_leave(e, UINT64_MAX)))
         return true;
     for (uint32_t c = 0; c < e->link->channels; c++) /* what concerns any concerns the youngest */
         if (e->busy >> c & 1 && rd_engine_must_leave(e, e->channels[c].last->job.record.sequence))
@@ -123,10 +123,10 @@ typedef struct {
 
 static round_of move(rd_engine *e, int64_t above);
 
-/* Has it a flight of more priority than this? */
+/* Has it an operation of more priority than this? */
 static bool has_above(const rd_engine *e, int64_t priority)
 {
-    const rd_flight *f = rd_flight_next(e, e->busy);
+    const rd_operation *f = rd_operation_next(e, e->busy);
     return f && f->job.priority > priority;
 }
 
@@ -136,7 +136,7 @@ static bool any_above(const rd_engine *e, int64_t priority)
     do {
         if (has_above(k, priority))
             return true;
-        k = k->kin;
+        k = k->sibling;
     } while (k != e);
     return false;
 }
@@ -154,7 +154,7 @@ static round_of move_sibling(rd_engine *k, int64_t above)
     return its;
 }
 
-/* All flights of more priority, of this engine and its siblings.  Stop: one is done, and whoever waits for it is to
+/* All operations of more priority, of this engine and its siblings.  Stop: one is done, and whoever waits for it is to
  * know at once. */
 static round_of move_above(rd_engine *e, int64_t priority)
 {
@@ -162,19 +162,19 @@ static round_of move_above(rd_engine *e, int64_t priority)
     rd_engine *k = e;
     do {
         if (has_above(k, priority)) {
-            const rd_flight *first = rd_flight_next(k, k->busy);
+            const rd_operation *first = rd_operation_next(k, k->busy);
             const round_of its = (k->moving ? move : move_sibling)(k, priority);
             all.ran += its.ran;
             all.stop |= its.stop || first->done;
         }
-        k = k->kin;
+        k = k->sibling;
     } while (k != e);
     return all;
 }
 
-/* Before a piece of flight f: those of more priority get a moment to finish first, or the piece would hold up their
+/* Before a piece of operation f: those of more priority get a moment to finish first, or the piece would hold up their
  * next message for as long as it takes.  If they cannot, a peer that shares this core may be what they wait for. */
-static round_of give_way(rd_engine *e, const rd_flight *f)
+static round_of give_way(rd_engine *e, const rd_operation *f)
 {
     enum { LOOKS = 16 };
     round_of all = {0};
@@ -197,8 +197,8 @@ static bool is_wanted(const rd_engine *e)
     return e->wanted && atomic_load_explicit(e->wanted, memory_order_relaxed);
 }
 
-/* All that a flight can do now, in pieces; one at least, unless another flight is done. */
-static round_of run_flight(rd_engine *e, rd_flight *f)
+/* All that an operation can do now, in pieces; one at least, unless another operation is done. */
+static round_of run_operation(rd_engine *e, rd_operation *f)
 {
     round_of all = {0};
     do {
@@ -213,18 +213,18 @@ static round_of run_flight(rd_engine *e, rd_flight *f)
     return all;
 }
 
-/* Flights of more priority than this.  They begin in their order.  A channel on which one is done is the next one's
+/* Operations of more priority than this.  They begin in their order.  A channel on which one is done is the next one's
  * in the same round. */
 static round_of move(rd_engine *e, int64_t above)
 {
     round_of all = {0};
-    uint32_t seen = 0; /* channels whose first flight cannot go on */
-    for (rd_flight *f;
-         !all.stop && (f = rd_flight_next(e, e->busy & ~seen)) && f->job.priority > above;) {
+    uint32_t seen = 0; /* channels whose first operation cannot go on */
+    for (rd_operation *f;
+         !all.stop && (f = rd_operation_next(e, e->busy & ~seen)) && f->job.priority > above;) {
         if (f->begun || rd_channel_paid(e, rd_channel_of(e, &f->job))) {
             if (!f->begun)
                 begin(e, f);
-            const round_of its = run_flight(e, f);
+            const round_of its = run_operation(e, f);
             all.ran += its.ran;
             all.stop = its.stop;
         }
@@ -236,10 +236,10 @@ static round_of move(rd_engine *e, int64_t above)
 
 /* --- the others --- */
 
-bool rd_kin_busy(const rd_engine *e)
+bool rd_siblings_busy(const rd_engine *e)
 {
-    for (const rd_engine *k = e->kin; k != e; k = k->kin)
-        if (k->first || rd_mail_busy(k))
+    for (const rd_engine *k = e->sibling; k != e; k = k->sibling)
+        if (k->first || rd_messages_busy(k))
             return true;
     return false;
 }
@@ -248,7 +248,7 @@ static round_of move_all(rd_engine *e)
 {
     round_of all = move(e, INT64_MIN);
     if (!all.stop)
-        all.ran += rd_mail_move(e);
+        all.ran += rd_messages_move(e);
     return all;
 }
 
@@ -272,10 +272,10 @@ static round_of visit(rd_engine *k, bool looks)
     return its;
 }
 
-uint32_t rd_kin_move(rd_engine *e)
+uint32_t rd_siblings_progress(rd_engine *e)
 {
     round_of all = {0};
-    for (rd_engine *k = e->kin; k != e && !all.stop; k = k->kin) {
+    for (rd_engine *k = e->sibling; k != e && !all.stop; k = k->sibling) {
         const round_of its = visit(k, false);
         all.ran += its.ran;
         all.stop = its.stop;
@@ -287,7 +287,7 @@ uint32_t rd_engine_progress(rd_engine *e)
 {
     e->moving = true;
     const round_of its = move_all(e);
-    const uint32_t others = e->kin == e || its.stop ? 0 : rd_kin_move(e);
+    const uint32_t others = e->sibling == e || its.stop ? 0 : rd_siblings_progress(e);
     e->moving = false;
     return its.ran + its.stop + others;
 }
@@ -300,12 +300,12 @@ bool rd_engine_busy(const rd_engine *e)
     do {
         if (moves(k))
             return true;
-        k = k->kin;
+        k = k->sibling;
     } while (k != e);
     return false;
 }
 
-uint32_t rd_engine_tend(rd_engine *e)
+uint32_t rd_engine_progress_all(rd_engine *e)
 {
     round_of all = {0};
     rd_engine *k = e;
@@ -313,7 +313,7 @@ uint32_t rd_engine_tend(rd_engine *e)
         const round_of its = visit(k, true);
         all.ran += its.ran;
         all.stop = its.stop;
-        k = k->kin;
+        k = k->sibling;
     } while (k != e && !all.stop);
     return all.ran + all.stop;
 }
@@ -323,7 +323,7 @@ void rd_engine_let_in(rd_engine *e, const _Atomic uint32_t *wanted)
     e->wanted = wanted;
 }
 
-void rd_engine_doze(rd_engine *e, bool briefly)
+void rd_engine_sleep(rd_engine *e, bool briefly)
 {
     enum { LONG = 1 << 20, A_WHILE = 20000000 };
     if (briefly)
@@ -332,13 +332,13 @@ void rd_engine_doze(rd_engine *e, bool briefly)
         e->transport->wait(e->link, NULL, LONG, rd_now_ns() + A_WHILE);
 }
 
-void rd_engine_nudge(rd_engine *e)
+void rd_engine_wake(rd_engine *e)
 {
     if (e)
-        e->transport->nudge(e->link);
+        e->transport->wake(e->link);
 }
 
 rd_engine *rd_engine_next(const rd_engine *e)
 {
-    return e->kin == e ? NULL : e->kin;
+    return e->sibling == e ? NULL : e->sibling;
 }

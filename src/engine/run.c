@@ -3,16 +3,16 @@
  * A step that folds makes one pass over its data.  Where a peer has said where it awaits the result
  * (a send of exactly this range is linked to the fold as a forward, and the peer's message named its
  * ordinal), the same pass stores the result there too and the send shrinks to an empty message. */
-#include "engine/flight.h"
+#include "engine/operation.h"
 
-static char *place(const rd_flight *f, uint8_t buffer, uint64_t at)
+static char *place(const rd_operation *f, uint8_t buffer, uint64_t at)
 {
     return f->buffer[buffer] + at * f->width;
 }
 
 /* --- beginning --- */
 
-void rd_flight_begin(rd_engine *e, rd_flight *f)
+void rd_operation_begin(rd_engine *e, rd_operation *f)
 {
     const rd_plan *p = f->plan;
     const uint32_t channel = rd_channel_number(e, &f->job);
@@ -37,14 +37,14 @@ void rd_flight_begin(rd_engine *e, rd_flight *f)
 
 /* --- readiness --- */
 
-static inline bool ready(rd_engine *e, const rd_flight *f, const rd_step *s)
+static inline bool ready(rd_engine *e, const rd_operation *f, const rd_step *s)
 {
     const rd_dep *d = f->plan->deps + s->first_dep;
     for (const rd_dep *end = d + s->deps; d < end; d++) {
         const rd_lane_state *lane = &f->lanes[d->lane];
         if (lane->next <= d->step)
             return false;
-        if (d->step < lane->lent && !e->transport->home(lane->port, lane->base + d->step))
+        if (d->step < lane->lent && !e->transport->completed(lane->port, lane->base + d->step))
             return false;
     }
     return true;
@@ -52,8 +52,8 @@ static inline bool ready(rd_engine *e, const rd_flight *f, const rd_step *s)
 
 /* The message at the head of a lane, if it is there and is the one that step s is about.  What comes of
  * it may be no more than is still wanted, and only a receive can do without its bytes. */
-static inline bool arrived(rd_engine *e, rd_flight *f, const rd_lane_state *lane, const rd_step *s,
-                           rd_view *view)
+static inline bool arrived(rd_engine *e, rd_operation *f, const rd_lane_state *lane,
+                           const rd_step *s, rd_view *view)
 {
     if (!e->transport->peek(lane->port, view))
         return false;
@@ -61,7 +61,7 @@ static inline bool arrived(rd_engine *e, rd_flight *f, const rd_lane_state *lane
     if (fits && view->bytes <= view->total - lane->taken && (view->data || s->verb == RD_RECV))
         return true;
     e->wrong = s->peer + 1;
-    e->mad = fits || view->total == UINT64_MAX;
+    e->invalid = fits || view->total == UINT64_MAX;
     e->wronged = f->job.record;
     return false;
 }
@@ -75,7 +75,7 @@ static void spend(rd_engine *e, uint64_t bytes)
 }
 
 /* Of so many bytes that one pass could do, as many as it does: the rest is for the next. */
-static uint64_t cut(const rd_flight *f, uint64_t bytes)
+static uint64_t cut(const rd_operation *f, uint64_t bytes)
 {
     return bytes > RD_PIECE ? RD_PIECE - RD_PIECE % f->width : bytes;
 }
@@ -95,8 +95,8 @@ static void advance_send(rd_lane_state *lane, uint64_t bytes, uint64_t total)
 }
 
 /* A piece has been written for one peer: a send of the same bytes may let its own peer read it there. */
-static void ride(rd_engine *e, rd_flight *f, uint32_t send, const rd_port *written, uint64_t done,
-                 uint64_t bytes)
+static void ride(rd_engine *e, rd_operation *f, uint32_t send, const rd_port *written,
+                 uint64_t done, uint64_t bytes)
 {
     const rd_step *t = &f->plan->steps[send];
     rd_lane_state *lane = &f->lanes[t->lane];
@@ -109,7 +109,8 @@ static void ride(rd_engine *e, rd_flight *f, uint32_t send, const rd_port *writt
 /* The elder twin is about to send the same bytes: then they are written once, for both.  But nobody
  * waits for long: what the elder waits for may wait for this one, or for what is behind it in its lane.
  * Long is a number of rounds that is over before a rank goes to sleep. */
-static bool left_to_elder(rd_engine *e, const rd_flight *f, rd_lane_state *lane, const rd_step *s)
+static bool left_to_elder(rd_engine *e, const rd_operation *f, rd_lane_state *lane,
+                          const rd_step *s)
 {
     if (s->elder == RD_NONE || (s->count * f->width - lane->taken) <= RD_SHORT_PIECE)
         return false;
@@ -121,7 +122,7 @@ static bool left_to_elder(rd_engine *e, const rd_flight *f, rd_lane_state *lane,
 
 /* A short message that is only copied goes in small pieces, so that the peer takes one while the next is
  * written.  Long ones do so anyway, and folds keep both sides busy. */
-static uint64_t next_piece(const rd_flight *f, uint64_t total, uint64_t rest)
+static uint64_t next_piece(const rd_operation *f, uint64_t total, uint64_t rest)
 {
     enum { SHORT = 512 << 10, PARTS = 4, LEAST = 16 << 10 };
     const uint64_t part = (total / PARTS + LEAST - 1) & ~(uint64_t)(LEAST - 1);
@@ -130,8 +131,8 @@ static uint64_t next_piece(const rd_flight *f, uint64_t total, uint64_t rest)
 }
 
 /* Writes a message that is too long for a line into what the transport reserves, piece by piece. */
-static uint32_t run_copied_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s,
-                                const char *from)
+static uint32_t run_copied_send(rd_engine *e, rd_operation *f, rd_lane_state *lane,
+                                const rd_step *s, const char *from)
 {
     const uint64_t total = s->count * f->width;
     for (;;) {
@@ -161,8 +162,8 @@ static uint32_t run_copied_send(rd_engine *e, rd_flight *f, rd_lane_state *lane,
 }
 
 /* A message that is in its line. */
-static uint32_t run_inline_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const char *from,
-                                uint64_t bytes)
+static uint32_t run_inline_send(rd_engine *e, rd_operation *f, rd_lane_state *lane,
+                                const char *from, uint64_t bytes)
 {
     uint64_t room = bytes;
     void *slot = e->transport->reserve(lane->port, bytes, &room);
@@ -175,7 +176,7 @@ static uint32_t run_inline_send(rd_engine *e, rd_flight *f, rd_lane_state *lane,
     return 1;
 }
 
-static uint32_t run_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s)
+static uint32_t run_send(rd_engine *e, rd_operation *f, rd_lane_state *lane, const rd_step *s)
 {
     const uint64_t bytes = s->count * f->width;
     const char *from = place(f, s->from_buffer, s->from_at);
@@ -212,7 +213,7 @@ static uint32_t run_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const 
  * if its bytes have to be written anywhere at all.  Adds such places to outs[] and the sends to
  * fused[]; returns the number of outs.  done, bytes: the part of s that is made now; what was begun with its
  * first part is stored into place to its end. */
-static uint32_t find_returns(rd_engine *e, rd_flight *f, const rd_step *s, const rd_view *view,
+static uint32_t find_returns(rd_engine *e, rd_operation *f, const rd_step *s, const rd_view *view,
                              uint32_t peer, uint64_t done, uint32_t outs)
 {
     for (uint32_t i = 0; i < s->forward_count && view->back; i++) {
@@ -238,7 +239,7 @@ static bool is_fused(const rd_engine *e, uint32_t send, uint32_t outs)
 }
 
 /* Can this send go out with a fold that makes so many bytes of it, after `done` others? */
-static bool goes_along(rd_engine *e, const rd_flight *f, uint32_t send, uint64_t done,
+static bool goes_along(rd_engine *e, const rd_operation *f, uint32_t send, uint64_t done,
                        uint64_t bytes)
 {
     const rd_step *t = &f->plan->steps[send];
@@ -251,7 +252,7 @@ static bool goes_along(rd_engine *e, const rd_flight *f, uint32_t send, uint64_t
 }
 
 /* Of long pieces one is written, and the other peers read that one too. */
-static uint32_t find_writes(rd_engine *e, rd_flight *f, const rd_step *s, uint64_t done,
+static uint32_t find_writes(rd_engine *e, rd_operation *f, const rd_step *s, uint64_t done,
                             uint64_t bytes, uint32_t outs)
 {
     for (uint32_t i = 0; i < s->forward_count && outs < RD_MOST_OUTS; i++) {
@@ -272,7 +273,7 @@ static uint32_t find_writes(rd_engine *e, rd_flight *f, const rd_step *s, uint64
 }
 
 /* done, bytes: as they were for find_writes. */
-static void finish_fused(rd_engine *e, rd_flight *f, const rd_step *s, uint64_t done,
+static void finish_fused(rd_engine *e, rd_operation *f, const rd_step *s, uint64_t done,
                          uint64_t bytes, uint32_t outs)
 {
     for (uint32_t i = 0; i + 1 < outs; i++) {
@@ -295,13 +296,13 @@ static void finish_fused(rd_engine *e, rd_flight *f, const rd_step *s, uint64_t 
 }
 
 /* Is the last out of a pass a place that was reserved, and for a peer that is far? */
-static bool writes_far(const rd_engine *e, const rd_flight *f, uint32_t outs)
+static bool writes_far(const rd_engine *e, const rd_operation *f, uint32_t outs)
 {
     const rd_fused *last = outs < 2 ? NULL : &e->fused[outs - 2];
     return last && !last->returned && e->distances[f->plan->steps[last->send].peer].far;
 }
 
-static void fold(rd_engine *e, rd_flight *f, const rd_step *s, uint32_t outs,
+static void fold(rd_engine *e, rd_operation *f, const rd_step *s, uint32_t outs,
                  const void *const in[], uint32_t ins, uint64_t count)
 {
     const uint32_t divisor = s->scale ? f->plan->shape.size : 0;
@@ -312,13 +313,13 @@ static void fold(rd_engine *e, rd_flight *f, const rd_step *s, uint32_t outs,
 }
 
 /* As much of a message as can be used now: whole elements of what has come. */
-static uint64_t usable(const rd_flight *f, const rd_view *view)
+static uint64_t usable(const rd_operation *f, const rd_view *view)
 {
     return view->bytes == view->total ? view->bytes : view->bytes - view->bytes % f->width;
 }
 
 /* The first `bytes` of step s that are not yet done have been; true if that was all of it. */
-static bool take(rd_engine *e, const rd_flight *f, rd_lane_state *lane, const rd_step *s,
+static bool take(rd_engine *e, const rd_operation *f, rd_lane_state *lane, const rd_step *s,
                  uint64_t bytes)
 {
     e->transport->release(lane->port, bytes);
@@ -331,7 +332,7 @@ static bool take(rd_engine *e, const rd_flight *f, rd_lane_state *lane, const rd
     return true;
 }
 
-static uint32_t run_fold(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s,
+static uint32_t run_fold(rd_engine *e, rd_operation *f, rd_lane_state *lane, const rd_step *s,
                          const rd_view *view)
 {
     const uint64_t bytes = cut(f, usable(f, view));
@@ -355,7 +356,7 @@ static uint32_t run_fold(rd_engine *e, rd_flight *f, rd_lane_state *lane, const 
     return outs;
 }
 
-static uint32_t run_recv(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s,
+static uint32_t run_recv(rd_engine *e, rd_operation *f, rd_lane_state *lane, const rd_step *s,
                          const rd_view *view)
 {
     char *to = place(f, s->to_buffer, s->to_at) + lane->taken;
@@ -376,7 +377,7 @@ static uint32_t run_recv(rd_engine *e, rd_flight *f, rd_lane_state *lane, const 
 }
 
 /* The messages of a fold_many, all of them or nothing; the least of what has come of each. */
-static bool gather(rd_engine *e, rd_flight *f, const rd_group *g, uint64_t *bytes)
+static bool gather(rd_engine *e, rd_operation *f, const rd_group *g, uint64_t *bytes)
 {
     const rd_step *leader = &f->plan->steps[g->leader];
     *bytes = UINT64_MAX;
@@ -400,7 +401,7 @@ static bool gather(rd_engine *e, rd_flight *f, const rd_group *g, uint64_t *byte
     return true;
 }
 
-static uint32_t run_group(rd_engine *e, rd_flight *f, const rd_step *leader)
+static uint32_t run_group(rd_engine *e, rd_operation *f, const rd_step *leader)
 {
     const rd_group *g = &f->plan->groups[leader->group];
     const uint64_t taken = f->lanes[leader->lane].taken;
@@ -429,7 +430,7 @@ static uint32_t run_group(rd_engine *e, rd_flight *f, const rd_step *leader)
     return g->arriving + outs - 1;
 }
 
-static uint32_t run_receive(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s)
+static uint32_t run_receive(rd_engine *e, rd_operation *f, rd_lane_state *lane, const rd_step *s)
 {
     rd_view view;
     if (s->verb == RD_FOLD_MANY)
@@ -449,7 +450,7 @@ static bool can_cut(const char *to, const char *from, uint64_t bytes)
     return to == from || to + bytes <= from || from + bytes <= to;
 }
 
-static uint32_t run_local(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s)
+static uint32_t run_local(rd_engine *e, rd_operation *f, rd_lane_state *lane, const rd_step *s)
 {
     char *to = place(f, s->to_buffer, s->to_at);
     const char *from = place(f, s->from_buffer, s->from_at);
@@ -468,7 +469,7 @@ static uint32_t run_local(rd_engine *e, rd_flight *f, rd_lane_state *lane, const
 
 /* Runs the head of a lane: a receive once, so that all lanes get their turn; sends and local steps as
  * far as they go, or until there was enough to do. */
-static uint32_t run_lane(rd_engine *e, rd_flight *f, rd_lane_state *lane)
+static uint32_t run_lane(rd_engine *e, rd_operation *f, rd_lane_state *lane)
 {
     uint32_t ran = 0, now;
     do {
@@ -483,7 +484,7 @@ static uint32_t run_lane(rd_engine *e, rd_flight *f, rd_lane_state *lane)
     return ran;
 }
 
-static bool receives(const rd_flight *f, const rd_lane_state *lane)
+static bool receives(const rd_operation *f, const rd_lane_state *lane)
 {
     const rd_step *s = &f->plan->steps[lane->next];
     return s->verb == RD_RECV || s->verb == RD_FOLD || s->verb == RD_FOLD_MANY;
@@ -491,7 +492,7 @@ static bool receives(const rd_flight *f, const rd_lane_state *lane)
 
 /* From the lane where it left off the last time; a lane that is done stays among the open ones until all have had
  * their turn. */
-uint32_t rd_flight_advance(rd_engine *e, rd_flight *f)
+uint32_t rd_operation_advance(rd_engine *e, rd_operation *f)
 {
     uint32_t ran = 0, kept = 0;
     e->spent = 0;
@@ -513,13 +514,14 @@ uint32_t rd_flight_advance(rd_engine *e, rd_flight *f)
     return ran;
 }
 
-bool rd_flight_ended(rd_engine *e, rd_flight *f)
+bool rd_operation_ended(rd_engine *e, rd_operation *f)
 {
     if (f->open_count)
         return false;
     for (uint32_t l = 0; l < f->plan->lane_count; l++) {
         const rd_lane_state *lane = &f->lanes[l];
-        if (lane->lent_user && !e->transport->home(lane->port, lane->base + lane->lent_user - 1))
+        if (lane->lent_user &&
+            !e->transport->completed(lane->port, lane->base + lane->lent_user - 1))
             return false;
         if (e->transport->pushes && f->plan->lanes[l].sends && lane->port &&
             !e->transport->gone(lane->port, lane->base + lane->end - 1))

@@ -10,7 +10,7 @@
  * ones in a row mean near again. */
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "engine/flight.h"
+#include "engine/operation.h"
 
 enum {
     TIMED_BYTES = 16 << 10,

@@ -6,7 +6,7 @@
  * older collectives' messages; they go when the peer gets to them, which depends on nothing that comes
  * later.) */
 #include "base/atomic.h"
-#include "engine/flight.h"
+#include "engine/operation.h"
 
 /* What a peer sends in such a plan has room even if nobody takes any of it. */
 _Static_assert((int)RD_STRAIGHT_SENDS <= (int)RD_QUEUE,
@@ -93,7 +93,7 @@ static ronda_status await_message(walk *w, const rd_step *s, rd_port *port, rd_v
     if (fits && view->data)
         return RONDA_OK;
     if (fits || view->total == UINT64_MAX)
-        rd_trouble_mad(w->e->link, &w->job->record, s->peer, w->err);
+        rd_trouble_invalid(w->e->link, &w->job->record, s->peer, w->err);
     else
         rd_trouble_mismatch(w->e->link, &w->job->record, s->peer, w->err);
     return rd_engine_give_up(w->e, w->err);

@@ -13,11 +13,11 @@
  * is a loan like any other.
  *
  * The memory is not a channel's, so that one call after the other uses the same lines while they are warm, and
- * all communicators of a rank whose links take memory from the same heap have one.  One flight has it at a time;
+ * all communicators of a rank whose links take memory from the same heap have one.  One operation has it at a time;
  * others go the usual way.  The last of these communicators to close frees it.  A communicator whose links take
  * memory from elsewhere has no part in it: its transport could neither lend nor free what is not its own. */
 #include "base/mem.h"
-#include "engine/flight.h"
+#include "engine/operation.h"
 
 enum {
     FEW_RANKS = 8,          /* more of them: so much is written that only long calls gain */
@@ -31,12 +31,12 @@ enum {
 };
 
 /* What the last user sent has been read by all. */
-static bool is_home(const rd_engine *e)
+static bool is_completed(const rd_engine *e)
 {
     rd_swap *w = e->swap;
     for (uint32_t i = 0; w->owner && i < w->owner->link->size * RD_SLOTS; i++) {
         rd_swap_slot *s = &w->of[i];
-        if (s->port && !w->owner->transport->home(s->port, s->message))
+        if (s->port && !w->owner->transport->completed(s->port, s->message))
             return false;
         *s = (rd_swap_slot){0};
     }
@@ -69,9 +69,9 @@ static bool fetch(const rd_engine *e, size_t bytes)
     return true;
 }
 
-/* Is the memory this flight's, or can it be?  With fewer slots than there are chunks under way sends would
+/* Is the memory this operation's, or can it be?  With fewer slots than there are chunks under way sends would
  * wait for each other. */
-static bool claim(rd_engine *e, const rd_flight *f)
+static bool claim(rd_engine *e, const rd_operation *f)
 {
     rd_swap *w = e->swap;
     const rd_plan *p = f->plan;
@@ -80,7 +80,7 @@ static bool claim(rd_engine *e, const rd_flight *f)
     const uint32_t peers = p->shape.size - 1, slots = p->chunks < RD_SLOTS ? p->chunks : RD_SLOTS;
     const size_t stride = ((p->returned * f->width + LINES - 1) & ~(size_t)(LINES - 1)) + LINES;
     const size_t bytes = peers * slots * stride;
-    if (bytes > (p->shape.size > FEW_RANKS ? MOST_OF_MANY : MOST_BYTES) || !is_home(e) ||
+    if (bytes > (p->shape.size > FEW_RANKS ? MOST_OF_MANY : MOST_BYTES) || !is_completed(e) ||
         !fetch(e, bytes + SHIFT * SHIFTS))
         return false;
     w->user = f;
@@ -102,14 +102,14 @@ static char *place(const rd_engine *e, uint32_t peer, uint32_t slot)
 static uint32_t empty_slot(const rd_engine *e, const rd_swap_slot slot[])
 {
     uint32_t i = 0;
-    while (
-        i < e->swap->slots &&
-        (slot[i].awaited || (slot[i].port && !e->transport->home(slot[i].port, slot[i].message))))
+    while (i < e->swap->slots &&
+           (slot[i].awaited ||
+            (slot[i].port && !e->transport->completed(slot[i].port, slot[i].message))))
         i++;
     return i;
 }
 
-bool rd_swap_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s,
+bool rd_swap_send(rd_engine *e, rd_operation *f, rd_lane_state *lane, const rd_step *s,
                   const char *from, uint32_t *ran)
 {
     const uint64_t bytes = s->count * f->width;
@@ -143,7 +143,7 @@ bool rd_swap_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step
     return true;
 }
 
-const char *rd_swap_take(rd_engine *e, const rd_flight *f, const rd_step *s)
+const char *rd_swap_take(rd_engine *e, const rd_operation *f, const rd_step *s)
 {
     rd_swap *w = e->swap;
     if (w->user != f)
@@ -158,7 +158,7 @@ const char *rd_swap_take(rd_engine *e, const rd_flight *f, const rd_step *s)
     return NULL;
 }
 
-void rd_swap_end(rd_engine *e, const rd_flight *f)
+void rd_swap_end(rd_engine *e, const rd_operation *f)
 {
     if (e->swap->user == f)
         e->swap->user = NULL;
@@ -181,7 +181,7 @@ static const rd_engine *of_same_heap(const rd_engine *e, const rd_engine *siblin
     do {
         if (at && at->link->heap == e->link->heap)
             return at;
-        at = at ? at->kin : NULL;
+        at = at ? at->sibling : NULL;
     } while (at != sibling);
     return NULL;
 }
@@ -201,7 +201,7 @@ void rd_swap_close(rd_engine *e)
     if (!w)
         return;
     if (w->owner == e) {
-        if (!is_home(e))
+        if (!is_completed(e))
             drop(e);
         for (uint32_t i = 0; i < e->link->size * RD_SLOTS; i++)
             w->of[i] = (rd_swap_slot){0};

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/flight.h"
+#include "engine/operation.h"
 
 enum { HISTORY = 128, TEXT = 128, SILENCE_NS = 700000000, MOST_RANKS = 1024 };
 
@@ -104,7 +104,7 @@ ronda_status rd_trouble_look(rd_link *link, const rd_record *mine, uint32_t peer
     return RONDA_OK;
 }
 
-ronda_status rd_trouble_mad(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err)
+ronda_status rd_trouble_invalid(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err)
 {
     char us[TEXT];
     blame(link, mine, err);

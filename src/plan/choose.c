@@ -59,7 +59,7 @@ rd_facts rd_facts_shm(uint32_t cpus)
 }
 
 /* Parts of a chunk go to the ranks that fold them and come back while the next chunks are on their way: a few
- * chunks, which should be in the caches still when they come home.  And a rank has one place for all that it
+ * chunks, which should be in the caches still when they are released.  And a rank has one place for all that it
  * sends, shared out among its peers: with more than FEW of them there is room for a few short parts each.
  * Calls that are short stay whole.  Ranks that share cores wait for each other with every message, so theirs
  * must be longer to gain by it, and their parts longer; and two ranks have few parts of which each is long. */

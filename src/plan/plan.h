@@ -80,7 +80,7 @@ typedef struct {
 
 typedef struct {
     uint32_t lane, step; /* met when the lane's cursor is past the step (and, if the step is a
-                                send whose bytes were lent, when they have come home) */
+                                send whose bytes were lent, when they have been released) */
 } rd_dep;
 
 typedef struct {

@@ -342,7 +342,7 @@ static void find_backs(rd_plan *p)
 /* --- the straight walk --- */
 
 /* No send can block, whatever the peers do: everything fits into what a transport buffers, or is a copy
- * that can be lent and need not come home. */
+ * that can be lent and need not be released. */
 static bool small_enough(const rd_plan *p)
 {
     const uint64_t most = p->algorithm->flags & RD_COPIES ? RD_STRAIGHT_BYTES : RD_INLINE_BYTES;

@@ -23,20 +23,20 @@ typedef struct {
 } local_link;
 
 /* What cannot be lent, because the sender does not wait until it is read. */
-enum { LETTER_RING = RD_SHORT_PIECE };
+enum { MESSAGE_RING = RD_SHORT_PIECE };
 
 static size_t mapping_bytes(uint32_t size, uint32_t channels)
 {
-    return rd_share_bytes(size, channels) + (size_t)size * size * LETTER_RING;
+    return rd_share_bytes(size, channels) + (size_t)size * size * MESSAGE_RING;
 }
 
 static void find_rings(rd_member *m, uint32_t channels)
 {
     const rd_link *link = &m->link;
-    m->letters_alone = true;
-    m->small_bytes = LETTER_RING;
+    m->messages_alone = true;
+    m->small_bytes = MESSAGE_RING;
     m->small_at = (uintptr_t)m->head + rd_share_bytes(link->size, channels) +
-                  (uint64_t)link->rank * link->size * LETTER_RING;
+                  (uint64_t)link->rank * link->size * MESSAGE_RING;
 }
 
 static void sleep_here(rd_member *m, uint64_t until_ns)

@@ -68,10 +68,10 @@ static rd_port *port(rd_link *link, uint32_t peer, uint32_t channel)
     return p;
 }
 
-static uint32_t letters(const rd_link *link)
+static uint32_t message_lines(const rd_link *link)
 {
     const mixed_link *m = mixed(link);
-    return m->shm->transport->letters(m->shm) + m->tcp->transport->letters(m->tcp);
+    return m->shm->transport->message_lines(m->shm) + m->tcp->transport->message_lines(m->tcp);
 }
 
 static bool can_send(rd_port *p)
@@ -115,9 +115,9 @@ static uint32_t sent(const rd_port *p)
     return p->way->sent(p->port);
 }
 
-static bool home(rd_port *p, uint32_t message)
+static bool completed(rd_port *p, uint32_t message)
 {
-    return p->way->home(p->port, message);
+    return p->way->completed(p->port, message);
 }
 
 static bool gone(rd_port *p, uint32_t message)
@@ -182,11 +182,11 @@ static void pump_of_part(void *context)
     m->tcp->transport->pump(m->tcp);
 }
 
-static void nudge(rd_link *link)
+static void wake(rd_link *link)
 {
     mixed_link *m = mixed(link);
-    m->shm->transport->nudge(m->shm);
-    m->tcp->transport->nudge(m->tcp);
+    m->shm->transport->wake(m->shm);
+    m->tcp->transport->wake(m->tcp);
 }
 
 /* --- where ranks stand --- */
@@ -509,7 +509,7 @@ const rd_transport rd_mixed = {.name = "shm+tcp",
                                .pushes = true,
                                .lends_alloc = true,
                                .port = port,
-                               .letters = letters,
+                               .message_lines = message_lines,
                                .can_send = can_send,
                                .reserve = reserve,
                                .commit = commit,
@@ -518,7 +518,7 @@ const rd_transport rd_mixed = {.name = "shm+tcp",
                                .lend = lend,
                                .give_back = give_back,
                                .sent = sent,
-                               .home = home,
+                               .completed = completed,
                                .gone = gone,
                                .peek = peek,
                                .release = release,
@@ -526,7 +526,7 @@ const rd_transport rd_mixed = {.name = "shm+tcp",
                                .free = free_memory,
                                .wait = wait,
                                .pump = pump,
-                               .nudge = nudge,
+                               .wake = wake,
                                .enter = enter,
                                .leave = leave,
                                .pause = pause,

@@ -5,7 +5,7 @@
  * Line k of a queue is in place k % RD_QUEUE and is there when seq is k + 1, which is stored last, so
  * that a small message is one cache line that changes hands.  ack carries how many lines the sender
  * has taken in the other direction: in a two-way exchange nobody reads `consumed`, the receiver's own
- * count, which a sender looks at only when the queue seems full or a loan must come home.  Lines are
+ * count, which a sender looks at only when the queue seems full or a loan must be released.  Lines are
  * 128 bytes apart, since processors fetch them in pairs.  Whoever has sent a line fetches the next one
  * for writing: the peer has it from the last time round, and the next send need not wait for it.
  *
@@ -17,7 +17,7 @@
  * (membarrier), looks once more, and sleeps.  Who publishes looks at the receiver's flag.  So the fast
  * path has no fence.  Where membarrier is not to be had, every publication has one.
  *
- * Whatever stands in the mapping may have been written by a rank that went mad: numbers from it are
+ * Whatever stands in the mapping may have been written by a rank that writes invalid data: numbers from it are
  * read once and checked before use. */
 #include "transport/share.h"
 
@@ -42,15 +42,15 @@ struct rd_port {
     _Atomic uint32_t *to_consumed, *from_consumed;
     rd_member *member;
     _Atomic uint32_t *peer_asleep;
-    _Atomic uint32_t *peer_letters; /* of the channel for letters; else NULL */
-    uint32_t sent, acked, taken;    /* lines */
+    _Atomic uint32_t *peer_message_lines; /* of the channel for messages; else NULL */
+    uint32_t sent, acked, taken;          /* lines */
     uint32_t peer;
     uint32_t messages;               /* sent: a message may take several lines */
     uint32_t last_line[RD_QUEUE];    /* of message m: [m % RD_QUEUE] */
     uint64_t small_head, small_tail; /* of its own ring, counted without end */
     uint64_t small_end[RD_QUEUE];    /* after line k: [k % RD_QUEUE] */
     uint64_t small_at;               /* where its ring begins */
-    uint64_t staged;                 /* bytes of the arena that are not home */
+    uint64_t staged;                 /* bytes of the arena that are not released */
     uint64_t reserved;               /* the place given last, as an offset */
     bool in_arena;                   /* and whose it is */
     uint64_t pushed;                 /* bytes of the message being sent that were committed */
@@ -131,7 +131,7 @@ void rd_share_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t until_ns)
 }
 
 /* Whoever has said that it sleeps, or will before it looks again. */
-void rd_share_nudge(rd_link *l)
+void rd_share_wake(rd_link *l)
 {
     rd_member *whole = rd_member_of(l)->whole;
     rd_fence();
@@ -163,7 +163,7 @@ static void ask(rd_port *p)
     learn(p, atomic_load_explicit(p->to_consumed, memory_order_acquire));
 }
 
-static bool line_home(rd_port *p, uint32_t line)
+static bool line_completed(rd_port *p, uint32_t line)
 {
     if ((int32_t)(p->acked - line) > 0)
         return true;
@@ -211,14 +211,14 @@ static bool reserve_small(rd_port *p, uint64_t bytes)
 }
 
 /* What is of a world that this rank has given up need not be read any more. */
-static bool piece_home(const rd_staged *piece)
+static bool piece_completed(const rd_staged *piece)
 {
-    return line_home(piece->port, piece->line) || piece->port->member->given_up;
+    return line_completed(piece->port, piece->line) || piece->port->member->given_up;
 }
 
 void rd_arena_tidy(rd_ring *a)
 {
-    while (a->count && piece_home(&a->pieces[a->first])) {
+    while (a->count && piece_completed(&a->pieces[a->first])) {
         const rd_staged *piece = &a->pieces[a->first];
         a->tail = piece->end;
         piece->port->staged -= piece->bytes;
@@ -264,7 +264,7 @@ static bool reserve_staged(rd_port *p, uint64_t least, uint64_t *bytes)
         *bytes = most;
         return true;
     }
-    if (least > RD_SHORT_PIECE || (p->sent != p->acked && !line_home(p, p->sent - 1)) ||
+    if (least > RD_SHORT_PIECE || (p->sent != p->acked && !line_completed(p, p->sent - 1)) ||
         !reserve_small(p, RD_SHORT_PIECE))
         return false;
     *bytes = RD_SHORT_PIECE;
@@ -297,16 +297,17 @@ rd_port *rd_share_port(rd_link *l, uint32_t peer, uint32_t channel)
                    .from_consumed = &from->consumed,
                    .member = m,
                    .peer_asleep = &m->whole->boards[rd_rank_in_whole(m, peer)].asleep,
-                   .peer_letters = channel >= l->channels ? &m->boards[peer].letters : NULL,
+                   .peer_message_lines =
+                       channel >= l->channels ? &m->boards[peer].message_lines : NULL,
                    .peer = peer,
-                   .small_at = m->small_at + (m->letters_alone ? peer : at) * m->small_bytes};
+                   .small_at = m->small_at + (m->messages_alone ? peer : at) * m->small_bytes};
     return p;
 }
 
-uint32_t rd_share_letters(const rd_link *l)
+uint32_t rd_share_message_lines(const rd_link *l)
 {
     const rd_member *m = rd_member_of((rd_link *)l);
-    return atomic_load_explicit(&m->boards[l->rank].letters, memory_order_acquire);
+    return atomic_load_explicit(&m->boards[l->rank].message_lines, memory_order_acquire);
 }
 
 bool rd_share_can_send(rd_port *p)
@@ -327,8 +328,8 @@ static inline void publish(rd_port *p, rd_line *line, uint8_t kind, uint8_t len,
         p->last_line[p->messages++ % RD_QUEUE] = p->sent;
     atomic_store_explicit(&line->seq, ++p->sent, memory_order_release);
     rd_own(&p->to[p->sent % RD_QUEUE]);
-    if (p->peer_letters)
-        atomic_fetch_add(p->peer_letters, 1);
+    if (p->peer_message_lines)
+        atomic_fetch_add(p->peer_message_lines, 1);
     wake_if_asleep(p);
 }
 
@@ -407,11 +408,11 @@ uint32_t rd_share_sent(const rd_port *p)
     return p->messages;
 }
 
-bool rd_share_home(rd_port *p, uint32_t message)
+bool rd_share_completed(rd_port *p, uint32_t message)
 {
     if (p->messages - message > RD_QUEUE)
         return true; /* a queue holds no more than that */
-    return line_home(p, p->last_line[message % RD_QUEUE]);
+    return line_completed(p, p->last_line[message % RD_QUEUE]);
 }
 
 /* Whether so many bytes at this offset are within what messages may speak of. */

@@ -47,7 +47,7 @@ typedef struct {
     /* Of the whole: 1 + the core that it was on when it last looked, which it does now and then; 0: never */
     _Atomic uint32_t core;
     _Alignas(128) _Atomic uint32_t asleep;
-    _Atomic uint32_t letters; /* lines of letters that were sent to it */
+    _Atomic uint32_t message_lines; /* lines of messages that were sent to it */
 } rd_board;
 
 /* A call that a rank has announced; the last ones stay, some for each channel. */
@@ -111,7 +111,7 @@ struct rd_member {
     uint64_t share;  /* of the arena, for one port: a fold of many waits for all of its peers */
     /* A ring per port, so that each can always move: [peer][channel] */
     uint64_t small_at, small_bytes;
-    bool letters_alone; /* only ports for letters that nobody has asked for have one: [peer] */
+    bool messages_alone; /* only ports for messages that nobody has asked for have one: [peer] */
     size_t ports_bytes;
     rd_port *ports; /* [peer][channel], filled when first asked for */
     void (*sleep)(rd_member *m, uint64_t until_ns); /* while the board says asleep */
@@ -129,7 +129,7 @@ void rd_everyone_fence(const rd_member *m);
 uint32_t rd_share_say_core(rd_member *m);
 void rd_wake_all(rd_member *m);
 
-/* Queues from one rank to another: one for each channel, and two for letters. */
+/* Queues from one rank to another: one for each channel, and two for messages. */
 static inline size_t rd_queues(uint32_t channels)
 {
     return (size_t)channels + 2;
@@ -163,10 +163,10 @@ void rd_arena_tidy(rd_ring *arena); /* forgets what peers have released */
 
 /* The slots of rd_transport that both use as they are. */
 void rd_share_wait(rd_link *l, rd_port *port, uint32_t idle, uint64_t until_ns);
-void rd_share_nudge(rd_link *l);
+void rd_share_wake(rd_link *l);
 void *rd_share_reserve(rd_port *p, uint64_t least, uint64_t *bytes);
 rd_port *rd_share_port(rd_link *l, uint32_t peer, uint32_t channel);
-uint32_t rd_share_letters(const rd_link *l);
+uint32_t rd_share_message_lines(const rd_link *l);
 bool rd_share_can_send(rd_port *p);
 void rd_share_commit(rd_port *p, uint64_t bytes, uint64_t total, uint64_t mark);
 bool rd_share_share(rd_port *p, const rd_port *committed, uint64_t bytes, uint64_t total,
@@ -175,7 +175,7 @@ bool rd_share_lends(const rd_port *p, const void *data, uint64_t bytes); /* in t
 void rd_share_lend(rd_port *p, const rd_loan *loan);
 void rd_share_give_back(rd_port *p, uint64_t bytes, uint64_t mark);
 uint32_t rd_share_sent(const rd_port *p);
-bool rd_share_home(rd_port *p, uint32_t message);
+bool rd_share_completed(rd_port *p, uint32_t message);
 bool rd_share_peek(rd_port *p, rd_view *view);
 void rd_share_release(rd_port *p, uint64_t bytes);
 void rd_share_enter(rd_link *l, const rd_record *r);
@@ -191,10 +191,10 @@ void rd_share_cause(rd_link *l, rd_error *out);
 void rd_share_quiesce(rd_link *l, uint64_t until_ns, uint64_t soon_ns);
 
 #define RD_SHARE_SLOTS                                                                             \
-    .nudge = rd_share_nudge, .port = rd_share_port, .letters = rd_share_letters,                   \
+    .wake = rd_share_wake, .port = rd_share_port, .message_lines = rd_share_message_lines,         \
     .can_send = rd_share_can_send, .reserve = rd_share_reserve, .commit = rd_share_commit,         \
     .share = rd_share_share, .lend = rd_share_lend, .give_back = rd_share_give_back,               \
-    .sent = rd_share_sent, .home = rd_share_home, .peek = rd_share_peek,                           \
+    .sent = rd_share_sent, .completed = rd_share_completed, .peek = rd_share_peek,                 \
     .release = rd_share_release, .wait = rd_share_wait, .enter = rd_share_enter,                   \
     .leave = rd_share_leave, .pause = rd_share_pause, .resume = rd_share_resume,                   \
     .await = rd_share_await, .announce = rd_share_announce, .record = rd_share_record,             \

@@ -88,7 +88,7 @@ static uint64_t heap_bytes(uint32_t size)
 /* --- death --- */
 
 /* What the peer was doing when it was last heard of, in a world or a part of it. */
-static void mourn(rd_link *link, uint32_t rank)
+static void peer_failed(rd_link *link, uint32_t rank)
 {
     const uint32_t in_whole = rd_rank_in_whole(rd_member_of(link), rank);
     const uint32_t *names = whole_of(link)->names,
@@ -134,7 +134,7 @@ static void died(shm_link *s, uint32_t rank)
     if (s->peers[rank].life >= 0)
         epoll_ctl(s->epoll, EPOLL_CTL_DEL, s->peers[rank].life, NULL);
     atomic_fetch_add(&s->member.head->goodbyes, 1);
-    mourn(&s->member.link, rank);
+    peer_failed(&s->member.link, rank);
 }
 
 /* Without pidfds.  Of many ranks each takes its time. */
@@ -170,7 +170,7 @@ static rd_presence shm_presence(rd_link *link, uint32_t peer)
     shm_link *s = whole_of(link);
     const uint32_t rank = rd_rank_in_whole(rd_member_of(link), peer);
     if (rd_shm_is_dead(s, rank))
-        mourn(link, peer);
+        peer_failed(link, peer);
     rd_presence p = rd_share_presence(link, peer);
     p.dead = s->peers[rank].dead;
     return p;

@@ -40,7 +40,7 @@ static void reap_parts(shm_link *s)
 }
 
 /* What ranks tell each other there is sure to be written.  Queues and rings, like those of the whole, take
- * no memory until they are used: most parts send no letters, and few send something from each to each. */
+ * no memory until they are used: most parts send no messages, and few send something from each to each. */
 static rd_share_head *make_part(shm_link *s, uint32_t size)
 {
     return rd_shm_take(s, part_bytes(size), rd_board_bytes(size, RD_PART_CHANNELS));

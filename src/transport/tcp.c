@@ -43,7 +43,7 @@ static void reach(rd_link *link, uint32_t peer)
     pthread_mutex_unlock(&l->world->lock);
 }
 
-/* Letters come from whoever writes them; who waits for them will say so. */
+/* Messages with tags come from whoever writes them; who waits for them will say so. */
 static rd_port *port(rd_link *link, uint32_t peer, uint32_t channel)
 {
     if (channel < link->channels)
@@ -51,9 +51,9 @@ static rd_port *port(rd_link *link, uint32_t peer, uint32_t channel)
     return rd_tcp_port(link, peer, channel);
 }
 
-static uint32_t letters(const rd_link *link)
+static uint32_t message_lines(const rd_link *link)
 {
-    return atomic_load_explicit(&rd_tcp_link(link)->letters, memory_order_relaxed);
+    return atomic_load_explicit(&rd_tcp_link(link)->message_lines, memory_order_relaxed);
 }
 
 /* --- sending --- */
@@ -155,7 +155,7 @@ static uint32_t sent(const rd_port *p)
     return p->messages;
 }
 
-static bool home(rd_port *p, uint32_t message)
+static bool completed(rd_port *p, uint32_t message)
 {
     if (p->messages - message > RD_QUEUE)
         return true;
@@ -224,7 +224,7 @@ static void pump(rd_link *link)
     rd_tcp_pump(rd_tcp_link(link)->world, 0);
 }
 
-static void nudge(rd_link *link)
+static void wake(rd_link *link)
 {
     const uint64_t one = 1;
     if (write(rd_tcp_link(link)->world->bell, &one, sizeof one) < 0)
@@ -532,7 +532,7 @@ const rd_transport rd_tcp = {.name = "tcp",
                              .pushes = true,
                              .lends_alloc = true,
                              .port = port,
-                             .letters = letters,
+                             .message_lines = message_lines,
                              .can_send = can_send,
                              .reserve = reserve,
                              .commit = commit,
@@ -541,15 +541,15 @@ const rd_transport rd_tcp = {.name = "tcp",
                              .lend = lend,
                              .give_back = give_back,
                              .sent = sent,
-                             .home = home,
-                             .gone = home,
+                             .completed = completed,
+                             .gone = completed,
                              .peek = peek,
                              .release = release,
                              .alloc = alloc,
                              .free = free_pages,
                              .wait = wait,
                              .pump = pump,
-                             .nudge = nudge,
+                             .wake = wake,
                              .enter = rd_tcp_enter,
                              .leave = rd_tcp_leave,
                              .pause = rd_tcp_pause,

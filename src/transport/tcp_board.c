@@ -338,7 +338,7 @@ static void last_call(tcp_link *l, uint32_t rank, rd_error *cause, char *text, s
     snprintf(text, capacity, "%s %s", later ? "after" : "in or after", call);
 }
 
-void rd_tcp_mourn(tcp_world *w, uint32_t rank, const char *how)
+void rd_tcp_peer_failed(tcp_world *w, uint32_t rank, const char *how)
 {
     const rd_place *place = &w->its.places[rank];
     if (w->peers[rank].exited)
@@ -391,7 +391,7 @@ void rd_tcp_abort(rd_link *link, const rd_error *cause)
     pthread_mutex_lock(&l->world->lock);
     rd_tcp_fail(l, cause);
     pthread_mutex_unlock(&l->world->lock);
-    link->transport->nudge(link);
+    link->transport->wake(link);
     const uint64_t until = rd_now_ns() + notice_ns(link);
     while (!has_spoken(l->world) && rd_now_ns() < until)
         nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);

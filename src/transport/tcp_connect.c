@@ -254,7 +254,7 @@ static void bury(tcp_world *w, uint32_t rank, const char *how)
     cancel(w, rank);
     rd_tcp_trust(w, rank);
     atomic_fetch_add(&w->goodbyes, 1);
-    rd_tcp_mourn(w, rank, how);
+    rd_tcp_peer_failed(w, rank, how);
 }
 
 static void suspect(tcp_world *w, uint32_t rank, tcp_suspicion of_what, uint64_t within_ns)

@@ -17,11 +17,11 @@
  *     port: lines to be written --ready--> peer --> pipe of parcels --> socket
  *     port: slots of messages   <---------------------- parcels <------ socket
  *
- * A message that is lent is written from where it lies, and is home when the system has all of it.  The system
- * delivers what it has whatever this rank does, so a call is over when all of its messages are home.
+ * A message that is lent is written from where it lies, and is released when the system has all of it.  The system
+ * delivers what it has whatever this rank does, so a call is over when all of its messages are released.
  *
  * What a peer has not asked for cannot fill this rank's memory: of each channel at most RD_QUEUE messages, and
- * RD_WINDOW bytes of them, are under way; who sends more has gone mad.  The receiver says what needs no room any
+ * RD_WINDOW bytes of them, are under way; who sends more writes invalid data.  The receiver says what needs no room any
  * more with whatever it sends, or in a parcel of its own.
  *
  * The lock is for ronda_abort(), which another thread may call: it writes, and never reads. */
@@ -122,7 +122,7 @@ struct tcp_link {
     uint64_t
         asked_ns; /* when a rank whose call is late last asked where the others stand; 0: never */
     rd_pending message; /* that it waits for */
-    _Atomic uint32_t letters, alarm;
+    _Atomic uint32_t message_lines, alarm;
     bool closed;
     bool left_for_good; /* it has said goodbye, and hears only */
     bool left;          /* it has failed, and this rank writes no more of its messages */
@@ -307,7 +307,7 @@ bool rd_tcp_watch(tcp_world *w, tcp_conn *c, bool writes);
 void rd_tcp_hear(tcp_world *w, tcp_conn *c, const rd_head *h, const char *bytes);
 void rd_tcp_note(tcp_link *l, uint32_t rank, const rd_record *call);
 void rd_tcp_fail(tcp_link *l, const rd_error *cause); /* the first one counts */
-void rd_tcp_mourn(tcp_world *w, uint32_t rank, const char *how);
+void rd_tcp_peer_failed(tcp_world *w, uint32_t rank, const char *how);
 void rd_tcp_opened(tcp_world *w, tcp_conn *c); /* what it must be told first */
 tcp_link *rd_tcp_find(tcp_world *w, uint64_t id);
 

@@ -138,7 +138,7 @@ static void show(tcp_conn *c)
     s->got += s->unchecked;
     s->unchecked = 0;
     if (c->into->channel >= l->link.channels)
-        atomic_fetch_add_explicit(&l->letters, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&l->message_lines, 1, memory_order_relaxed);
 }
 
 /* So many bytes of the parcel have come, and are where they belong. */

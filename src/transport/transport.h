@@ -41,7 +41,7 @@ typedef struct rd_transport rd_transport;
 typedef struct rd_link {
     const rd_transport *transport;
     uint32_t rank, size;
-    /* To each peer, for collectives: twice a power of two, RD_CHANNELS at most.  Two more are for letters */
+    /* To each peer, for collectives: twice a power of two, RD_CHANNELS at most.  Two more are for messages */
     uint32_t channels;
     uint32_t
         cpus; /* cores for all ranks of this machine together; the same number for all of them */
@@ -79,7 +79,7 @@ typedef struct {
     const void *data; /* what has come of the message and is not yet released, in one piece;
                                 NULL: its bytes are in place already ("returned") */
     uint64_t bytes;   /* at data */
-    /* Of the message; UINT64_MAX: this cannot be one, its sender has gone mad */
+    /* Of the message; UINT64_MAX: this cannot be one, its sender writes invalid data */
     uint64_t total;
     uint64_t mark; /* the sender's call, by hash */
     /* Where the sender awaits message back_ordinal of this collective, or NULL */
@@ -122,8 +122,8 @@ struct rd_transport {
 
     /* The port to a peer; never NULL for a peer other than oneself.  channel: up to link->channels + 1. */
     rd_port *(*port)(rd_link *link, uint32_t peer, uint32_t channel);
-    /* How many lines all peers have put into the channels for letters, modulo 2^32 */
-    uint32_t (*letters)(const rd_link *link);
+    /* How many lines all peers have put into the channels for messages, modulo 2^32 */
+    uint32_t (*message_lines)(const rd_link *link);
 
     /* Sending.  Each takes one place of the queue; reserve and can_send say whether there is one.
      * Up to RD_INLINE bytes are written into what reserve gives and committed.  Longer messages are
@@ -146,7 +146,7 @@ struct rd_transport {
     void (*give_back)(rd_port *port, uint64_t bytes, uint64_t mark);
     uint32_t (*sent)(const rd_port *port); /* messages so far, modulo 2^32 */
     /* Has the peer released it (and all before), or is it as good as that? */
-    bool (*home)(rd_port *port, uint32_t message);
+    bool (*completed)(rd_port *port, uint32_t message);
     /* If this transport pushes: will it arrive whatever this rank does from now on? */
     bool (*gone)(rd_port *port, uint32_t message);
 
@@ -167,7 +167,7 @@ struct rd_transport {
     void (*pump)(rd_link *link);
 
     /* Any thread of this rank: a wait returns soon */
-    void (*nudge)(rd_link *link);
+    void (*wake)(rd_link *link);
 
     /* The board: each rank announces its calls, and others can look when they wait too long. */
     void (*enter)(rd_link *link, const rd_record *record);

@@ -1,12 +1,12 @@
-/* mail.c: how letters travel.  Per peer a list of what is to be sent, in order, and what is being read. */
+/* messages.c: how messages travel.  Per peer a list of what is to be sent, in order, and what is being read. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/mail_box.h"
+#include "engine/messages_inside.h"
 
-enum { SHORT = 1, OFFER, PLEASE, GOODS };
+enum { EAGER = 1, RTS, CTS, DATA };
 
 /* A mark is the kind, the type, and a tag or a number. */
 static uint64_t mark_of(uint64_t kind, ronda_type type, uint32_t tag)
@@ -14,22 +14,22 @@ static uint64_t mark_of(uint64_t kind, ronda_type type, uint32_t tag)
     return kind << 56 | (uint64_t)type << 32 | tag;
 }
 
-rd_mail *rd_mail_of(rd_engine *e)
+rd_messages *rd_messages_of(rd_engine *e)
 {
     const uint32_t ways = e->link->size * RD_WAYS;
-    if (e->mail)
-        return e->mail;
-    rd_mail *m = rd_alloc(sizeof *m + ways * sizeof *m->ways);
+    if (e->messages)
+        return e->messages;
+    rd_messages *m = rd_alloc(sizeof *m + ways * sizeof *m->ways);
     for (uint32_t w = 0; m && w < ways; w++)
         m->ways[w].last = &m->ways[w].first;
     if (m)
         m->unread = true;
-    return e->mail = m;
+    return e->messages = m;
 }
 
 static rd_way *way_to(rd_engine *e, uint32_t peer, uint32_t which)
 {
-    rd_way *w = &e->mail->ways[peer * RD_WAYS + which];
+    rd_way *w = &e->messages->ways[peer * RD_WAYS + which];
     if (!w->port)
         w->port = rd_port_to(e, peer, e->link->channels + which);
     return w;
@@ -37,19 +37,19 @@ static rd_way *way_to(rd_engine *e, uint32_t peer, uint32_t which)
 
 static uint32_t way_of(uint64_t mark)
 {
-    return mark >> 56 == SHORT || mark >> 56 == OFFER ? RD_UNASKED : RD_ASKED;
+    return mark >> 56 == EAGER || mark >> 56 == RTS ? RD_UNEXPECTED : RD_EXPECTED;
 }
 
 /* --- sending --- */
 
 static rd_parcel *add_parcel(rd_engine *e, uint32_t peer, uint64_t mark, const char *data,
-                             uint64_t bytes, rd_letter *letter)
+                             uint64_t bytes, rd_message *message)
 {
     rd_way *w = way_to(e, peer, way_of(mark));
     rd_parcel *p = rd_alloc(sizeof *p);
     if (!p)
         return NULL;
-    *p = (rd_parcel){.mark = mark, .bytes = bytes, .data = data, .letter = letter};
+    *p = (rd_parcel){.mark = mark, .bytes = bytes, .data = data, .message = message};
     *w->last = p;
     w->last = &p->next;
     return p;
@@ -58,7 +58,7 @@ static rd_parcel *add_parcel(rd_engine *e, uint32_t peer, uint64_t mark, const c
 /* What the parcel itself carries. */
 static bool add_words(rd_engine *e, uint32_t peer, uint64_t mark, uint64_t first, uint64_t second)
 {
-    rd_parcel *p = add_parcel(e, peer, mark, NULL, mark >> 56 == OFFER ? 16 : 8, NULL);
+    rd_parcel *p = add_parcel(e, peer, mark, NULL, mark >> 56 == RTS ? 16 : 8, NULL);
     if (!p)
         return false;
     p->words[0] = first;
@@ -67,24 +67,24 @@ static bool add_words(rd_engine *e, uint32_t peer, uint64_t mark, uint64_t first
     return true;
 }
 
-/* Its letter is done when the message sent last is home. */
+/* Its message is done when the message sent last is released. */
 static void lend(const rd_engine *e, rd_way *w, const rd_parcel *p)
 {
-    rd_letter *l = p->letter;
+    rd_message *l = p->message;
     l->lent = true;
     l->message = e->transport->sent(w->port) - 1;
     *(w->lent_first ? &w->lent_last->behind : &w->lent_first) = l;
     w->lent_last = l;
 }
 
-/* As much of a parcel as there is room for; true: all of it.  Goods are lent where they lie, if they can be.
- * A short letter is done before it is read, so it is copied, in small pieces: the arena is for what will be
+/* As much of a parcel as there is room for; true: all of it.  DATA is lent where it lies, if it can be.
+ * A short message is done before it is read, so it is copied, in small pieces: the arena is for what will be
  * read soon. */
 static bool push_one(rd_engine *e, rd_way *w, rd_parcel *p)
 {
     const rd_transport *t = e->transport;
-    const bool is_short = p->mark >> 56 == SHORT;
-    if (p->mark >> 56 == GOODS && !p->taken && t->lends(w->port, p->data, p->bytes)) {
+    const bool is_eager = p->mark >> 56 == EAGER;
+    if (p->mark >> 56 == DATA && !p->taken && t->lends(w->port, p->data, p->bytes)) {
         if (!t->can_send(w->port))
             return false;
         t->lend(w->port, &(rd_loan){.data = p->data, .bytes = p->bytes, .mark = p->mark});
@@ -93,7 +93,7 @@ static bool push_one(rd_engine *e, rd_way *w, rd_parcel *p)
     }
     do {
         uint64_t bytes = p->bytes - p->taken;
-        if (is_short && bytes > RD_SHORT_PIECE)
+        if (is_eager && bytes > RD_SHORT_PIECE)
             bytes = RD_SHORT_PIECE;
         void *slot = t->reserve(w->port, p->bytes <= RD_INLINE ? bytes : 0, &bytes);
         if (!slot)
@@ -102,7 +102,7 @@ static bool push_one(rd_engine *e, rd_way *w, rd_parcel *p)
         t->commit(w->port, bytes, p->bytes, p->mark);
         p->taken += bytes;
     } while (p->taken < p->bytes);
-    if (t->pushes && p->letter)
+    if (t->pushes && p->message)
         lend(e, w, p);
     return true;
 }
@@ -112,8 +112,8 @@ static uint32_t push(rd_engine *e, rd_way *w)
     uint32_t ran = 0;
     while (w->first && push_one(e, w, w->first)) {
         rd_parcel *p = w->first;
-        if (p->letter && !p->letter->lent)
-            rd_letter_done(e->mail, p->letter);
+        if (p->message && !p->message->lent)
+            rd_message_done(e->messages, p->message);
         w->first = p->next;
         if (!w->first)
             w->last = &w->first;
@@ -123,26 +123,26 @@ static uint32_t push(rd_engine *e, rd_way *w)
     return ran;
 }
 
-bool rd_mail_send(rd_engine *e, rd_letter *l)
+bool rd_messages_send(rd_engine *e, rd_message *l)
 {
     const rd_posting *w = &l->what;
-    rd_mail *m = e->mail;
+    rd_messages *m = e->messages;
     if (w->peer == e->link->rank) {
         rd_book_enter(&m->here, &l->entry, w->peer, w->tag);
         return true;
     }
-    if (l->bytes <= RD_SHORT_LETTER)
-        return add_parcel(e, w->peer, mark_of(SHORT, w->type, w->tag), w->data, l->bytes, l);
-    if (!add_words(e, w->peer, mark_of(OFFER, w->type, w->tag), l->bytes, ++m->numbers))
+    if (l->bytes <= RD_EAGER_BYTES)
+        return add_parcel(e, w->peer, mark_of(EAGER, w->type, w->tag), w->data, l->bytes, l);
+    if (!add_words(e, w->peer, mark_of(RTS, w->type, w->tag), l->bytes, ++m->numbers))
         return false;
-    rd_book_enter(&m->offers, &l->entry, w->peer, m->numbers);
+    rd_book_enter(&m->announced, &l->entry, w->peer, m->numbers);
     return true;
 }
 
 /* --- asking --- */
 
 /* Whether what is there can be taken; if not, the receive is over, and what is there stays. */
-static bool fits(rd_engine *e, rd_letter *l, uint32_t peer, uint32_t tag, ronda_type type,
+static bool fits(rd_engine *e, rd_message *l, uint32_t peer, uint32_t tag, ronda_type type,
                  uint64_t bytes)
 {
     const uint64_t width = ronda_type_size(l->what.type);
@@ -160,7 +160,7 @@ static bool fits(rd_engine *e, rd_letter *l, uint32_t peer, uint32_t tag, ronda_
                  "rank %u: recv: rank %u's message with tag %u has %" PRIu64
                  " elements, and there is room for %" PRIu64,
                  e->link->rank, peer, tag, bytes / width, l->what.count);
-    rd_letter_done(e->mail, l);
+    rd_message_done(e->messages, l);
     return false;
 }
 
@@ -170,54 +170,54 @@ static rd_entry *older(rd_entry *a, rd_entry *b)
 }
 
 /* The receive that was posted first, of those that name peer and tag or take any. */
-static rd_letter *first_of(const rd_book *asks, uint32_t peer, uint32_t tag)
+static rd_message *first_of(const rd_book *posted, uint32_t peer, uint32_t tag)
 {
     rd_entry *best = NULL;
-    for (int i = 0; i < 4 && asks->first; i++)
-        best = older(best, rd_book_find(asks, i & 1 ? RONDA_ANY : peer, i & 2 ? RONDA_ANY : tag));
-    return (rd_letter *)best;
+    for (int i = 0; i < 4 && posted->first; i++)
+        best = older(best, rd_book_find(posted, i & 1 ? RONDA_ANY : peer, i & 2 ? RONDA_ANY : tag));
+    return (rd_message *)best;
 }
 
-static rd_letter *who_asks(rd_engine *e, uint32_t peer, uint32_t tag, ronda_type type,
-                           uint64_t bytes)
+static rd_message *posted_for(rd_engine *e, uint32_t peer, uint32_t tag, ronda_type type,
+                              uint64_t bytes)
 {
-    rd_letter *l;
-    while ((l = first_of(&e->mail->asks, peer, tag)) && !fits(e, l, peer, tag, type, bytes))
+    rd_message *l;
+    while ((l = first_of(&e->messages->posted, peer, tag)) && !fits(e, l, peer, tag, type, bytes))
         ;
     return l;
 }
 
-static bool ask(rd_engine *e, rd_letter *l, uint32_t peer, uint32_t number)
+static bool send_cts(rd_engine *e, rd_message *l, uint32_t peer, uint32_t number)
 {
-    if (!add_words(e, peer, mark_of(PLEASE, 0, 0), number, 0))
+    if (!add_words(e, peer, mark_of(CTS, 0, 0), number, 0))
         return false;
     rd_book_strike(&l->entry);
-    rd_book_enter(&e->mail->asked, &l->entry, peer, number);
+    rd_book_enter(&e->messages->granted, &l->entry, peer, number);
     return true;
 }
 
-/* --- the store --- */
+/* --- the unexpected queue --- */
 
 /* What a rank has sent that has closed is a queueful at most, and nobody waits for room for it: it is taken in
  * all the same, or what is asked for might be behind it for ever. */
 static bool has_room(rd_engine *e, uint32_t peer, uint64_t bytes)
 {
-    const rd_mail *m = e->mail;
-    const bool full =
-        m->store_letters >= RD_STORE_LETTERS || m->store_bytes + bytes > RD_STORE_BYTES;
-    return !full || (peer != e->link->rank && m->store_letters < 2 * RD_STORE_LETTERS &&
-                     m->store_bytes + bytes <= 2 * RD_STORE_BYTES &&
+    const rd_messages *m = e->messages;
+    const bool full = m->unexpected_count >= RD_UNEXPECTED_MESSAGES ||
+                      m->unexpected_bytes + bytes > RD_UNEXPECTED_BYTES;
+    return !full || (peer != e->link->rank && m->unexpected_count < 2 * RD_UNEXPECTED_MESSAGES &&
+                     m->unexpected_bytes + bytes <= 2 * RD_UNEXPECTED_BYTES &&
                      e->transport->presence(e->link, peer).closed);
 }
 
-static rd_stored *store_one(rd_engine *e, uint32_t peer, uint32_t tag, ronda_type type, bool offer,
-                            uint64_t bytes)
+static rd_unexpected *add_unexpected(rd_engine *e, uint32_t peer, uint32_t tag, ronda_type type,
+                                     bool rts, uint64_t bytes)
 {
-    rd_mail *m = e->mail;
-    const uint64_t keeps = offer ? 0 : bytes;
+    rd_messages *m = e->messages;
+    const uint64_t keeps = rts ? 0 : bytes;
     if (!has_room(e, peer, keeps))
         return NULL;
-    rd_stored *s = rd_alloc(sizeof *s);
+    rd_unexpected *s = rd_alloc(sizeof *s);
     char *data = keeps ? rd_alloc(keeps) : NULL;
     if (!s || (keeps && !data)) {
         rd_free(s);
@@ -225,107 +225,108 @@ static rd_stored *store_one(rd_engine *e, uint32_t peer, uint32_t tag, ronda_typ
         m->roomy = true; /* next time, perhaps */
         return NULL;
     }
-    *s = (rd_stored){.peer = peer, .tag = tag, .type = type, .offer = offer, .bytes = bytes};
+    *s = (rd_unexpected){.peer = peer, .tag = tag, .type = type, .rts = rts, .bytes = bytes};
     s->data = data;
-    m->store_letters++;
-    m->store_bytes += keeps;
+    m->unexpected_count++;
+    m->unexpected_bytes += keeps;
     return s;
 }
 
-static void keep(rd_mail *m, rd_stored *s)
+static void keep(rd_messages *m, rd_unexpected *s)
 {
-    rd_book_enter(&m->store, &s->entry, s->peer, s->tag);
+    rd_book_enter(&m->unexpected, &s->entry, s->peer, s->tag);
 }
 
-void rd_mail_discard(rd_mail *m, rd_stored *s)
+void rd_messages_discard(rd_messages *m, rd_unexpected *s)
 {
     rd_book_strike(&s->entry);
-    m->store_letters--;
-    m->store_bytes -= s->offer ? 0 : s->bytes;
+    m->unexpected_count--;
+    m->unexpected_bytes -= s->rts ? 0 : s->bytes;
     m->roomy = true;
     rd_free(s->data);
     rd_free(s);
 }
 
 /* To a receive that it fits.  What a rank has offered to itself lies there to be copied. */
-static bool hand_over(rd_engine *e, rd_letter *l, rd_stored *s)
+static bool hand_over(rd_engine *e, rd_message *l, rd_unexpected *s)
 {
-    rd_letter *own = s->offer && s->peer == e->link->rank
-                         ? (rd_letter *)rd_book_find(&e->mail->offers, s->peer, s->number)
-                         : NULL;
-    if (s->offer && !own && !ask(e, l, s->peer, s->number))
+    rd_message *own = s->rts && s->peer == e->link->rank
+                          ? (rd_message *)rd_book_find(&e->messages->announced, s->peer, s->number)
+                          : NULL;
+    if (s->rts && !own && !send_cts(e, l, s->peer, s->number))
         return false;
-    if (!s->offer || own) {
+    if (!s->rts || own) {
         if (s->bytes)
             memcpy(l->what.data, own ? own->what.data : s->data, s->bytes);
-        rd_letter_done(e->mail, l);
+        rd_message_done(e->messages, l);
     }
     if (own)
-        rd_letter_done(e->mail, own);
-    rd_mail_discard(e->mail, s);
+        rd_message_done(e->messages, own);
+    rd_messages_discard(e->messages, s);
     return true;
 }
 
-/* The oldest that a receive asks for.  Ranks are fewer than letters, as a rule. */
-static rd_stored *find_stored(const rd_book *store, const rd_posting *what, uint32_t ranks)
+/* The oldest that a receive asks for.  Ranks are fewer than messages, as a rule. */
+static rd_unexpected *find_unexpected(const rd_book *unexpected, const rd_posting *what,
+                                      uint32_t ranks)
 {
     const bool any = what->peer == RONDA_ANY;
     rd_entry *best = NULL;
-    if (what->tag != RONDA_ANY && (!any || ranks < store->count)) {
+    if (what->tag != RONDA_ANY && (!any || ranks < unexpected->count)) {
         for (uint32_t r = any ? 0 : what->peer; r < (any ? ranks : what->peer + 1); r++)
-            best = older(best, rd_book_find(store, r, what->tag));
-        return (rd_stored *)best;
+            best = older(best, rd_book_find(unexpected, r, what->tag));
+        return (rd_unexpected *)best;
     }
-    for (best = store->first; best; best = best->next)
+    for (best = unexpected->first; best; best = best->next)
         if ((any || what->peer == best->peer) &&
             (what->tag == RONDA_ANY || what->tag == best->word))
             break;
-    return (rd_stored *)best;
+    return (rd_unexpected *)best;
 }
 
-bool rd_mail_receive(rd_engine *e, rd_letter *l)
+bool rd_messages_receive(rd_engine *e, rd_message *l)
 {
-    rd_stored *s = find_stored(&e->mail->store, &l->what, e->link->size);
+    rd_unexpected *s = find_unexpected(&e->messages->unexpected, &l->what, e->link->size);
     if (!s)
-        rd_book_enter(&e->mail->asks, &l->entry, l->what.peer, l->what.tag);
+        rd_book_enter(&e->messages->posted, &l->entry, l->what.peer, l->what.tag);
     return !s || !fits(e, l, s->peer, s->tag, s->type, s->bytes) || hand_over(e, l, s);
 }
 
 /* --- reading --- */
 
-/* A message that says something about a letter: true if that made sense and was dealt with, or will be
+/* A message that says something about a message: true if that made sense and was dealt with, or will be
  * later (*later). */
-static bool heed(rd_engine *e, uint32_t peer, const rd_view *v, bool *later)
+static bool take_control(rd_engine *e, uint32_t peer, const rd_view *v, bool *later)
 {
     uint64_t words[2] = {0};
     const uint64_t kind = v->mark >> 56;
     const uint32_t tag = (uint32_t)v->mark;
     const ronda_type type = (ronda_type)(v->mark >> 32 & 0xff);
-    if (v->total != (kind == OFFER ? 16 : 8) || v->bytes != v->total)
+    if (v->total != (kind == RTS ? 16 : 8) || v->bytes != v->total)
         return false;
     memcpy(words, v->data, v->bytes);
-    const uint32_t number = (uint32_t)(kind == OFFER ? words[1] : words[0]);
-    if (kind == PLEASE) {
-        rd_letter *l = (rd_letter *)rd_book_find(&e->mail->offers, peer, number);
+    const uint32_t number = (uint32_t)(kind == RTS ? words[1] : words[0]);
+    if (kind == CTS) {
+        rd_message *l = (rd_message *)rd_book_find(&e->messages->announced, peer, number);
         if (!l)
             return false;
-        *later = !add_parcel(e, peer, mark_of(GOODS, 0, number), l->what.data, l->bytes, l);
+        *later = !add_parcel(e, peer, mark_of(DATA, 0, number), l->what.data, l->bytes, l);
         if (!*later)
             rd_book_strike(&l->entry);
         return true;
     }
     if (!ronda_type_size(type))
         return false;
-    rd_letter *l = who_asks(e, peer, tag, type, words[0]);
+    rd_message *l = posted_for(e, peer, tag, type, words[0]);
     if (l) {
-        *later = !ask(e, l, peer, number);
+        *later = !send_cts(e, l, peer, number);
         return true;
     }
-    rd_stored *s = store_one(e, peer, tag, type, true, words[0]);
+    rd_unexpected *s = add_unexpected(e, peer, tag, type, true, words[0]);
     *later = !s;
     if (s) {
         s->number = number;
-        keep(e->mail, s);
+        keep(e->messages, s);
     }
     return true;
 }
@@ -340,36 +341,36 @@ static bool find_place(rd_engine *e, rd_way *b, uint32_t peer, const rd_view *v,
     b->read = 0;
     b->total = v->total;
     b->mark = v->mark;
-    if (v->mark >> 56 == GOODS) {
-        b->into = (rd_letter *)rd_book_find(&e->mail->asked, peer, tag);
+    if (v->mark >> 56 == DATA) {
+        b->into = (rd_message *)rd_book_find(&e->messages->granted, peer, tag);
         return b->into && v->total == b->into->got.count * ronda_type_size(b->into->what.type);
     }
-    if (v->mark >> 56 != SHORT || !ronda_type_size(type) || v->total > RD_SHORT_LETTER)
+    if (v->mark >> 56 != EAGER || !ronda_type_size(type) || v->total > RD_EAGER_BYTES)
         return false;
-    b->into = who_asks(e, peer, tag, type, v->total);
+    b->into = posted_for(e, peer, tag, type, v->total);
     if (b->into)
         rd_book_strike(&b->into->entry); /* it is taken */
     else
-        b->keep = store_one(e, peer, tag, type, false, v->total);
+        b->keep = add_unexpected(e, peer, tag, type, false, v->total);
     *later = !b->into && !b->keep;
     return true;
 }
 
 static void finish_reading(rd_engine *e, rd_way *w)
 {
-    rd_stored *s = w->keep;
+    rd_unexpected *s = w->keep;
     w->reading = false;
     if (w->into)
-        rd_letter_done(e->mail, w->into);
+        rd_message_done(e->messages, w->into);
     w->into = NULL;
     w->keep = NULL;
     if (!s)
         return;
-    rd_letter *l = who_asks(e, s->peer, s->tag, s->type, s->bytes); /* since it began to come */
+    rd_message *l = posted_for(e, s->peer, s->tag, s->type, s->bytes); /* since it began to come */
     if (l && hand_over(e, l, s))
-        rd_mail_deliver_here(e, l); /* there is room again */
+        rd_messages_deliver_here(e, l); /* there is room again */
     else
-        keep(e->mail, s);
+        keep(e->messages, s);
 }
 
 /* Begins with a message, or goes on with one that says the same as before. */
@@ -380,10 +381,10 @@ static bool understand(rd_engine *e, rd_way *w, uint32_t peer, const rd_view *v,
         return false;
     if (w->reading)
         return v->mark == w->mark && v->total == w->total && v->bytes <= w->total - w->read;
-    if (w != &e->mail->ways[peer * RD_WAYS + way_of(v->mark)])
+    if (w != &e->messages->ways[peer * RD_WAYS + way_of(v->mark)])
         return false;
-    if (kind == OFFER || kind == PLEASE)
-        return heed(e, peer, v, later);
+    if (kind == RTS || kind == CTS)
+        return take_control(e, peer, v, later);
     if (!find_place(e, w, peer, v, later) || v->bytes > v->total)
         return false;
     w->reading = !*later;
@@ -410,12 +411,12 @@ static uint32_t pull(rd_engine *e, uint32_t peer, uint32_t which)
         bool later = false;
         if (!understand(e, w, peer, &v, &later)) {
             e->wrong = peer + 1;
-            e->mad = true;
+            e->invalid = true;
             e->wronged = (rd_record){.sequence = e->entered};
             return ran;
         }
         if (later) {
-            e->mail->unread = e->mail->full = true;
+            e->messages->unread = e->messages->full = true;
             return ran;
         }
         if (w->reading && v.bytes)
@@ -434,30 +435,30 @@ static uint32_t pull(rd_engine *e, uint32_t peer, uint32_t which)
 static uint32_t come_home(rd_engine *e, rd_way *w)
 {
     uint32_t ran = 0;
-    for (; w->lent_first && e->transport->home(w->port, w->lent_first->message); ran++) {
-        rd_letter *l = w->lent_first;
+    for (; w->lent_first && e->transport->completed(w->port, w->lent_first->message); ran++) {
+        rd_message *l = w->lent_first;
         w->lent_first = l->behind;
-        rd_letter_done(e->mail, l);
+        rd_message_done(e->messages, l);
     }
     return ran;
 }
 
-bool rd_mail_waiting(const rd_engine *e)
+bool rd_messages_waiting(const rd_engine *e)
 {
-    const uint32_t letters = e->transport->letters(e->link);
-    const rd_mail *m = e->mail;
-    return m ? !m->lost && (letters != m->seen || m->unread || m->active) : letters != 0;
+    const uint32_t messages = e->transport->message_lines(e->link);
+    const rd_messages *m = e->messages;
+    return m ? !m->lost && (messages != m->seen || m->unread || m->active) : messages != 0;
 }
 
-uint32_t rd_mail_move(rd_engine *e)
+uint32_t rd_messages_move(rd_engine *e)
 {
     uint32_t ran = 0;
-    if (!rd_mail_waiting(e) || !rd_mail_of(e))
+    if (!rd_messages_waiting(e) || !rd_messages_of(e))
         return 0;
-    rd_mail *m = e->mail;
-    const uint32_t letters = e->transport->letters(e->link), n = e->link->size;
-    if (letters != m->seen || m->unread) {
-        m->seen = letters;
+    rd_messages *m = e->messages;
+    const uint32_t messages = e->transport->message_lines(e->link), n = e->link->size;
+    if (messages != m->seen || m->unread) {
+        m->seen = messages;
         m->unread = m->full = false;
         for (uint32_t w = 0; w < n * RD_WAYS && !e->wrong; w++)
             if (w / RD_WAYS != e->link->rank)
@@ -472,69 +473,70 @@ uint32_t rd_mail_move(rd_engine *e)
     return ran;
 }
 
-bool rd_mail_busy(const rd_engine *e)
+bool rd_messages_busy(const rd_engine *e)
 {
-    return e->mail && e->mail->active;
+    return e->messages && e->messages->active;
 }
 
 /* --- a rank that writes to itself --- */
 
-/* A long letter has its turn in the store, and stays where it is. */
-static void offer_here(rd_mail *m, rd_letter *l, rd_stored *kept)
+/* A long message has its turn in the unexpected queue, and stays where it is. */
+static void offer_here(rd_messages *m, rd_message *l, rd_unexpected *kept)
 {
     kept->number = ++m->numbers;
     rd_book_strike(&l->entry);
-    rd_book_enter(&m->offers, &l->entry, l->what.peer, kept->number);
+    rd_book_enter(&m->announced, &l->entry, l->what.peer, kept->number);
     keep(m, kept);
 }
 
 /* What is asked for is copied; else it is kept, or offered.  false: it has no turn yet. */
-static bool deliver(rd_engine *e, rd_letter *l)
+static bool deliver(rd_engine *e, rd_message *l)
 {
     const rd_posting *what = &l->what;
-    const bool offer = l->bytes > RD_SHORT_LETTER;
-    rd_letter *to = who_asks(e, what->peer, what->tag, what->type, l->bytes);
-    rd_stored *kept = to ? NULL : store_one(e, what->peer, what->tag, what->type, offer, l->bytes);
+    const bool offer = l->bytes > RD_EAGER_BYTES;
+    rd_message *to = posted_for(e, what->peer, what->tag, what->type, l->bytes);
+    rd_unexpected *kept =
+        to ? NULL : add_unexpected(e, what->peer, what->tag, what->type, offer, l->bytes);
     if (!to && !kept)
         return false;
     if (kept && offer) {
-        offer_here(e->mail, l, kept);
+        offer_here(e->messages, l, kept);
         return true;
     }
     if (l->bytes)
         memcpy(to ? to->what.data : kept->data, what->data, l->bytes);
     if (to)
-        rd_letter_done(e->mail, to);
+        rd_message_done(e->messages, to);
     else
-        keep(e->mail, kept);
-    rd_letter_done(e->mail, l);
+        keep(e->messages, kept);
+    rd_message_done(e->messages, l);
     return true;
 }
 
-/* Letters with the same tag keep their order. */
+/* Messages with the same tag keep their order. */
 static void deliver_tag(rd_engine *e, uint32_t tag)
 {
     rd_entry *first;
-    while ((first = rd_book_find(&e->mail->here, e->link->rank, tag)) &&
-           deliver(e, (rd_letter *)first))
+    while ((first = rd_book_find(&e->messages->here, e->link->rank, tag)) &&
+           deliver(e, (rd_message *)first))
         ;
 }
 
-/* Either it is one of them, or a receive that one of them may be for; or the store has room again. */
-void rd_mail_deliver_here(rd_engine *e, const rd_letter *l)
+/* Either it is one of them, or a receive that one of them may be for; or the unexpected queue has room again. */
+void rd_messages_deliver_here(rd_engine *e, const rd_message *l)
 {
-    rd_mail *m = e->mail;
+    rd_messages *m = e->messages;
     if (!m->here.first)
         return;
-    if (l->entry.book == &m->here || l->entry.book == &m->asks)
+    if (l->entry.book == &m->here || l->entry.book == &m->posted)
         deliver_tag(e, l->what.tag == RONDA_ANY ? m->here.first->word : l->what.tag);
     if (!m->roomy)
         return;
     m->roomy = false;
-    for (rd_entry *at = m->here.first, *next; at && m->store_letters < RD_STORE_LETTERS;
+    for (rd_entry *at = m->here.first, *next; at && m->unexpected_count < RD_UNEXPECTED_MESSAGES;
          at = next) {
         next = at->next;
         if (rd_book_find(&m->here, at->peer, at->word) == at)
-            deliver(e, (rd_letter *)at);
+            deliver(e, (rd_message *)at);
     }
 }

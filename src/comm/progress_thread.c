@@ -1,4 +1,4 @@
-/* tender.c: a thread that moves calls under way while the program does something else.
+/* progress_thread.c: a thread that moves calls under way while the program does something else.
  *
  * One for a communicator and all that are split off it.  It holds the lock whenever it is awake or asleep in
  * the transport, and waits for work without it:
@@ -15,7 +15,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-struct rd_tender {
+struct rd_progress_thread {
     pthread_mutex_t lock;
     pthread_cond_t work; /* there may be something to do */
     pthread_t thread;
@@ -26,19 +26,19 @@ struct rd_tender {
 };
 
 /* Where it has to look, it looks; else it sleeps until a peer or this rank wakes it. */
-static void tend(rd_tender *t, uint32_t *idle)
+static void progress(rd_progress_thread *t, uint32_t *idle)
 {
     enum { FEW = 20 };
     rd_engine_heed(t->engine, NULL);
-    if (rd_engine_tend(t->engine))
+    if (rd_engine_progress_all(t->engine))
         *idle = 0;
     else
-        rd_engine_doze(t->engine, ++*idle < FEW);
+        rd_engine_sleep(t->engine, ++*idle < FEW);
 }
 
 static void *main_of(void *context)
 {
-    rd_tender *t = context;
+    rd_progress_thread *t = context;
     uint32_t idle = 0;
     pthread_mutex_lock(&t->lock);
     while (!t->stop) {
@@ -50,17 +50,17 @@ static void *main_of(void *context)
                 sched_yield();
             pthread_mutex_lock(&t->lock);
         } else {
-            tend(t, &idle);
+            progress(t, &idle);
         }
     }
     pthread_mutex_unlock(&t->lock);
     return NULL;
 }
 
-rd_tender *rd_tender_open(rd_engine *engine)
+rd_progress_thread *rd_progress_thread_open(rd_engine *engine)
 {
     pthread_mutexattr_t again;
-    rd_tender *t = rd_alloc(sizeof *t);
+    rd_progress_thread *t = rd_alloc(sizeof *t);
     if (!t)
         return NULL;
     t->users = 1;
@@ -78,29 +78,29 @@ rd_tender *rd_tender_open(rd_engine *engine)
     return NULL;
 }
 
-void rd_tender_enter(rd_tender *t)
+void rd_progress_thread_enter(rd_progress_thread *t)
 {
     atomic_fetch_add(&t->wanted, 1);
     if (pthread_mutex_trylock(&t->lock)) {
-        rd_engine_nudge(t->engine);
+        rd_engine_wake(t->engine);
         pthread_mutex_lock(&t->lock);
     }
     atomic_fetch_sub(&t->wanted, 1);
 }
 
-bool rd_tender_try(rd_tender *t)
+bool rd_progress_thread_try(rd_progress_thread *t)
 {
     return pthread_mutex_trylock(&t->lock) == 0;
 }
 
-void rd_tender_leave(rd_tender *t)
+void rd_progress_thread_leave(rd_progress_thread *t)
 {
     if (t->engine && rd_engine_busy(t->engine))
         pthread_cond_signal(&t->work);
     pthread_mutex_unlock(&t->lock);
 }
 
-rd_tender *rd_tender_share(rd_tender *t)
+rd_progress_thread *rd_progress_thread_share(rd_progress_thread *t)
 {
     if (t)
         t->users++;
@@ -108,14 +108,14 @@ rd_tender *rd_tender_share(rd_tender *t)
 }
 
 /* Neither is there a thread to join, nor anybody who could leave the lock or the condition. */
-void rd_tender_forget(rd_tender *t)
+void rd_progress_thread_forget(rd_progress_thread *t)
 {
     if (--t->users == 0)
         rd_free(t);
 }
 
 /* The lock is held, and stays so unless this was the last. */
-bool rd_tender_drop(rd_tender *t, rd_engine *leaving)
+bool rd_progress_thread_drop(rd_progress_thread *t, rd_engine *leaving)
 {
     rd_engine_let_in(leaving, NULL);
     if (t->engine == leaving)

@@ -1,6 +1,6 @@
-/* flight.h: a collective under way, as the engine's own files see it. */
-#ifndef RD_FLIGHT_H
-#define RD_FLIGHT_H
+/* operation.h: a collective under way, as the engine's own files see it. */
+#ifndef RD_OPERATION_H
+#define RD_OPERATION_H
 
 #include <assert.h>
 
@@ -18,7 +18,7 @@ typedef struct {
     bool refused;  /* sends: there was no place for the head step when it was last tried */
 } rd_lane_state;
 
-struct rd_flight {
+struct rd_operation {
     rd_job job;
     const rd_plan *plan;
     char *buffer[RD_BUFFERS];
@@ -35,8 +35,8 @@ struct rd_flight {
     bool sound;  /* done, and nobody had given up by then */
     bool lost;   /* it will never be done: the engine's cause says why */
     /* In the engine's list, oldest first, or in its store of unused ones */
-    rd_flight *next, *before;
-    rd_flight *behind; /* the next on its channel, as long as it is neither done nor lost */
+    rd_operation *next, *before;
+    rd_operation *behind; /* the next on its channel, as long as it is neither done nor lost */
 };
 
 typedef struct {
@@ -47,10 +47,10 @@ typedef struct {
 typedef struct {
     void *memory;
     size_t bytes;
-    rd_loan_out *owed; /* loans of this scratch, or of slots, that may not have come home yet */
+    rd_loan_out *owed; /* loans of this scratch, or of slots, that may not have been released yet */
     uint32_t owed_count;
     /* Neither done nor lost, oldest first: only the first of them may have begun */
-    rd_flight *first, *last;
+    rd_operation *first, *last;
 } rd_channel;
 
 /* Notes a loan of scratch; one for each peer, the last. */
@@ -94,15 +94,15 @@ typedef struct {
 typedef struct {
     uint32_t engines; /* that share it */
     char *memory;
-    size_t bytes, refused;  /* what it has; what was not to be had, 0: nothing so far */
-    const rd_flight *user;  /* NULL: nobody */
-    const rd_engine *owner; /* of its user, and of the last one */
+    size_t bytes, refused;    /* what it has; what was not to be had, 0: nothing so far */
+    const rd_operation *user; /* NULL: nobody */
+    const rd_engine *owner;   /* of its user, and of the last one */
     uint32_t slots; /* for each peer, and bytes from one to the next, as the user has cut it */
     size_t stride;
     rd_swap_slot of[RD_SWAP_RANKS * RD_SLOTS]; /* RD_SLOTS for each rank of its owner's world */
 } rd_swap;
 
-/* Bytes that are copied or folded for one flight before those with more priority are looked at again.  A single step
+/* Bytes that are copied or folded for one operation before those with more priority are looked at again.  A single step
  * does RD_PIECE of them at most. */
 enum { RD_BUDGET = RD_PIECE / 2 };
 
@@ -110,26 +110,26 @@ struct rd_engine {
     rd_link *link;
     const rd_transport *transport;
     rd_engine
-        *kin; /* the next in the ring of engines that one thread moves; itself: there is none */
-    rd_flight *first, *last; /* that nobody has waited for, oldest first */
-    rd_flight *unused;
-    uint32_t busy;        /* channels with flights that are neither done nor lost, one bit each */
-    struct rd_mail *mail; /* NULL: no letter so far */
+        *sibling; /* the next in the ring of engines that one thread moves; itself: there is none */
+    rd_operation *first, *last; /* that nobody has waited for, oldest first */
+    rd_operation *unused;
+    uint32_t busy; /* channels with operations that are neither done nor lost, one bit each */
+    struct rd_messages *messages; /* NULL: no message so far */
     bool lanes_only;
-    bool moving;    /* this thread is inside, and moves it */
-    uint64_t spent; /* bytes that were copied or folded since a flight had its turn */
+    bool moving;            /* this thread is inside, and moves it */
+    uint64_t spent;         /* bytes that were copied or folded since an operation had its turn */
     _Atomic bool told;      /* the launcher of its failure, if there is one */
     bool gave_up;           /* the world has failed, and this rank has left it once */
     bool announced;         /* something of messages stands on the board */
     bool heard;             /* the program has been told that it has failed */
     uint64_t timeout_ns;    /* of the last wait that took long; 0: none did */
-    rd_error cause;         /* why flights were lost */
+    rd_error cause;         /* why operations were lost */
     uint32_t answered;      /* what rd_asked was when it last was */
     uint32_t tests;         /* how many more may find nothing to do before the clock is read */
     uint64_t tested_ns;     /* when the next one looks around */
     uint64_t entered;       /* sequence of the last job */
     uint32_t wrong;         /* 1 + a peer whose message does not fit, 0: none */
-    bool mad;               /* it cannot even be a message */
+    bool invalid;           /* it cannot even be a message */
     rd_record wronged;      /* the call that met it */
     rd_port **ports;        /* [size][RD_CHANNELS + 2], as they were asked for */
     rd_view *views;         /* [size], for a fold_many */
@@ -139,20 +139,20 @@ struct rd_engine {
     rd_distance *distances; /* [size] */
     rd_channel channels[RD_CHANNELS];
     rd_swap *swap;
-    /* Threads that wait for this one to let them in (see tender.c); NULL: there is no other */
+    /* Threads that wait for this one to let them in (see progress_thread.c); NULL: there is no other */
     const _Atomic uint32_t *wanted;
 };
 
 /* progress.c */
-uint32_t rd_engine_progress(rd_engine *e); /* how many steps that were */
-bool rd_kin_busy(const rd_engine *e);      /* others of the ring have calls under way */
-uint32_t rd_kin_move(rd_engine *e);        /* moves them; how many steps that were */
-/* Of the first flights on these channels, one bit each: which moves next; NULL: none. */
-rd_flight *rd_flight_next(const rd_engine *e, uint32_t channels);
-uint32_t rd_channel_bit(const rd_engine *e, const rd_flight *f);
+uint32_t rd_engine_progress(rd_engine *e);   /* how many steps that were */
+bool rd_siblings_busy(const rd_engine *e);   /* others of the ring have calls under way */
+uint32_t rd_siblings_progress(rd_engine *e); /* moves them; how many steps that were */
+/* Of the first operations on these channels, one bit each: which moves next; NULL: none. */
+rd_operation *rd_operation_next(const rd_engine *e, uint32_t channels);
+uint32_t rd_channel_bit(const rd_engine *e, const rd_operation *f);
 uint32_t rd_channel_number(const rd_engine *e, const rd_job *job);
 rd_channel *rd_channel_of(rd_engine *e, const rd_job *job);
-/* Whether all loans of a channel's scratch have come home; forgets those that have. */
+/* Whether all loans of a channel's scratch have been released; forgets those that have. */
 bool rd_channel_paid(rd_engine *e, rd_channel *c);
 
 static inline bool rd_has_spent(const rd_engine *e)
@@ -161,12 +161,12 @@ static inline bool rd_has_spent(const rd_engine *e)
 }
 
 /* run.c */
-void rd_flight_begin(rd_engine *e, rd_flight *f);       /* its channel is free */
+void rd_operation_begin(rd_engine *e, rd_operation *f); /* its channel is free */
 /* Until all its lanes have had their turn, or RD_BUDGET bytes are done: then rd_has_spent(), and the next call goes on
  * from there.  How many steps were done; 0: nothing could move */
-uint32_t rd_flight_advance(rd_engine *e, rd_flight *f);
-/* All steps done, and all of the caller's memory is home */
-bool rd_flight_ended(rd_engine *e, rd_flight *f);
+uint32_t rd_operation_advance(rd_engine *e, rd_operation *f);
+/* All steps done, and all of the caller's memory is released */
+bool rd_operation_ended(rd_engine *e, rd_operation *f);
 
 /* stage.c: into what a transport reserved, at the beginning of a cache line. */
 void rd_stage(rd_distance *d, void *to, const void *from, size_t bytes);
@@ -182,14 +182,14 @@ void rd_land_long(const rd_plan *p, const rd_step *s, void *to, const void *from
 /* swap.c */
 /* The send s of private bytes, which come back, at the head of a lane.  False: not this way; else how many
  * steps that were: 0, not now. */
-bool rd_swap_send(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s,
+bool rd_swap_send(rd_engine *e, rd_operation *f, rd_lane_state *lane, const rd_step *s,
                   const char *from, uint32_t *ran);
-/* Empties the slot that this receive awaits: where it is, until the flight's next step; NULL: it awaits none. */
-const char *rd_swap_take(rd_engine *e, const rd_flight *f, const rd_step *s);
-void rd_swap_end(rd_engine *e, const rd_flight *f); /* it is done, or will never be */
+/* Empties the slot that this receive awaits: where it is, until the operation's next step; NULL: it awaits none. */
+const char *rd_swap_take(rd_engine *e, const rd_operation *f, const rd_step *s);
+void rd_swap_end(rd_engine *e, const rd_operation *f); /* it is done, or will never be */
 /* sibling: NULL, it is the first.  false: no memory */
 bool rd_swap_open(rd_engine *e, const rd_engine *sibling);
-void rd_swap_close(rd_engine *e); /* what e has lent is home, or its world has failed */
+void rd_swap_close(rd_engine *e); /* what e has lent is released, or its world has failed */
 
 /* straight.c */
 void rd_run_here(const rd_job *job, const rd_step *s, void *to, const void *from);
@@ -213,7 +213,7 @@ struct rd_awaited {                   /* one thing that a straight walk waits fo
 };
 /* Of one who has found nothing to do a few times: asked each time, and now and then it looks at the clock. */
 bool rd_is_late(const rd_patience *patience);
-/* what: of a straight walk; NULL: whatever the flights wait for, and hint where news may come from. */
+/* what: of a straight walk; NULL: whatever the operations wait for, and hint where news may come from. */
 ronda_status rd_engine_idle(rd_engine *e, const rd_record *call, const rd_awaited *what,
                             rd_port *hint, rd_patience *patience, rd_error *err);
 /* Err is the cause; returns its status */
@@ -226,10 +226,10 @@ void rd_engine_step_out(rd_engine *e);   /* to the caller, with or without calls
 void rd_engine_lose(rd_engine *e);       /* the same, for what is found by the way */
 
 /* look.c */
-/* Does a flight that has begun wait for the peer of its lane l, be it for a message, for room, or for
- * a loan to come home? */
-bool rd_lane_waits(rd_engine *e, const rd_flight *f, uint32_t l);
-/* What has gone wrong with those that are waited for, by `what` or by all flights; else OK and one whom we
+/* Does an operation that has begun wait for the peer of its lane l, be it for a message, for room, or for
+ * a loan to be released? */
+bool rd_lane_waits(rd_engine *e, const rd_operation *f, uint32_t l);
+/* What has gone wrong with those that are waited for, by `what` or by all operations; else OK and one whom we
  * wait for, RONDA_ANY: nobody, things can go on. */
 ronda_status rd_look_around(rd_engine *e, const rd_record *call, const rd_awaited *what,
                             uint32_t *whom, rd_error *err);
@@ -250,7 +250,7 @@ ronda_status rd_trouble_mismatch(rd_link *link, const rd_record *mine, uint32_t 
                                  rd_error *err);
 /* OK: its calls are ours */
 ronda_status rd_trouble_look(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err);
-ronda_status rd_trouble_mad(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err);
+ronda_status rd_trouble_invalid(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err);
 ronda_status rd_trouble_closed(rd_link *link, const rd_record *mine, uint32_t peer, rd_error *err);
 /* The peer has made this call and has closed; this rank closes and has not made it. */
 ronda_status rd_trouble_missed(rd_link *link, const rd_record *theirs, uint32_t peer,
