@@ -197,12 +197,20 @@ static bool is_wanted(const rd_engine *e)
     return e->wanted && atomic_load_explicit(e->wanted, memory_order_relaxed);
 }
 
+/* Has it so many bytes to copy and fold that others would notice? */
+static bool is_large(const rd_operation *f)
+{
+    const rd_shape *s = &f->plan->shape;
+    return (rd_in_count(s) + rd_out_count(s)) * s->width >= RD_BUDGET / 2;
+}
+
 /* All that an operation can do now, in pieces; one at least, unless another operation is done. */
 static round_of run_operation(rd_engine *e, rd_operation *f)
 {
     round_of all = {0};
+    const bool large = is_large(f);
     do {
-        const round_of others = give_way(e, f);
+        const round_of others = large ? give_way(e, f) : (round_of){0};
         all.ran += others.ran;
         all.stop = others.stop;
         if (all.stop)
