@@ -10,7 +10,6 @@
  *     bulk:   piece | piece | piece |               | piece | ...
  *     urgent:       ^       ^       ^ message, done ^
  *                   nothing above                   whoever waits for it has been told */
-#include "base/atomic.h"
 #include "base/clock.h"
 #include "engine/messages.h"
 #include "engine/operation.h"
@@ -173,21 +172,17 @@ static round_of move_above(rd_engine *e, int64_t priority)
 }
 
 /* Before a piece of operation f: those of more priority get a moment to finish first, or the piece would hold up their
- * next message for as long as it takes.  If they cannot, a peer that shares this core may be what they wait for. */
+ * next message for as long as it takes. */
 static round_of give_way(rd_engine *e, const rd_operation *f)
 {
     enum { LOOKS = 16 };
     round_of all = {0};
     for (int i = 0; i < LOOKS && !all.stop && any_above(e, f->job.priority); i++) {
-        if (i == 0)
-            rd_engine_pump(e);
         const round_of its = move_above(e, f->job.priority);
         all.ran += its.ran;
         all.stop = its.stop;
-        if (i + 1 < LOOKS)
-            rd_relax();
-        else
-            sched_yield();
+        if (!all.stop) /* takes in what has come, and yields if the peer may be on this core */
+            e->transport->wait(e->link, NULL, (uint32_t)i + 1, 0);
     }
     return all;
 }
