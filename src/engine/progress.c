@@ -16,17 +16,6 @@
 
 #include <sched.h>
 
-uint32_t rd_channel_number(const rd_engine *e, const rd_job *job)
-{
-    const uint32_t half = e->link->channels / 2; /* a power of two */
-    return (job->priority > 0 ? half : 0) + (uint32_t)(job->record.sequence & (half - 1));
-}
-
-rd_channel *rd_channel_of(rd_engine *e, const rd_job *job)
-{
-    return &e->channels[rd_channel_number(e, job)];
-}
-
 uint32_t rd_channel_bit(const rd_engine *e, const rd_operation *f)
 {
     return 1u << rd_channel_number(e, &f->job);

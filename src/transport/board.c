@@ -44,9 +44,9 @@ void rd_share_enter(rd_link *l, const rd_record *r)
         atomic_store_explicit(&slot[i], words[i], memory_order_release);
     atomic_store_explicit(&slot[0], words[0], memory_order_release);
     atomic_store_explicit(&b->awaits, 0, memory_order_relaxed);
-    if (r->sequence % CORE_EVERY == 0)
-        rd_share_say_core(m);
     rd_share_resume(l, r->sequence);
+    if (__builtin_expect(r->sequence % CORE_EVERY == 0, 0))
+        rd_share_say_core(m);
 }
 
 void rd_share_resume(rd_link *l, uint64_t sequence)
