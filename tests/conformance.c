@@ -89,7 +89,7 @@ bool conformance_peek(const conformance_subject *s, rd_port *port, rd_link *link
     return false;
 }
 
-bool conformance_home(const conformance_subject *s, rd_port *port, rd_link *link, uint32_t message)
+bool conformance_done(const conformance_subject *s, rd_port *port, rd_link *link, uint32_t message)
 {
     for (uint32_t i = 0; i < tries(s, link); i++, conformance_pump(link))
         if (link->transport->completed(port, message))
@@ -204,9 +204,9 @@ enum { TALKERS = 3 };
 typedef struct {
     rd_port *port;
     uint32_t peer, channel, first; /* first: number of the first message */
-    uint32_t sent, home, taken;
+    uint32_t sent, done, taken;
     uint64_t sent_bytes, taken_bytes; /* of the messages under way */
-    char *memory[MESSAGES];           /* lent, until it is released */
+    char *memory[MESSAGES];           /* lent, until it is completed */
     char got[LONGEST];
 } talk_lane;
 
@@ -229,13 +229,12 @@ static bool say(rd_link *link, talk_lane *l)
     return now > 0;
 }
 
-/* Overwrites and frees what is released again. */
+/* Overwrites and frees what is completed. */
 static void collect(rd_link *link, talk_lane *l)
 {
-    for (; l->home < l->sent && link->transport->completed(l->port, l->first + l->home);
-         l->home++) {
-        memset(l->memory[l->home], 0x5a, length_of(link->rank, l->channel, l->home));
-        free(l->memory[l->home]);
+    while (l->done < l->sent && link->transport->completed(l->port, l->first + l->done)) {
+        memset(l->memory[l->done], 0x5a, length_of(link->rank, l->channel, l->done));
+        free(l->memory[l->done++]);
     }
 }
 
@@ -273,13 +272,13 @@ static void talk(void *context, uint32_t rank)
     }
     for (uint32_t left = lanes; left && !test_failed();) {
         talk_lane *l = &all[rng_below(&r, lanes)];
-        const bool was_done = l->home == MESSAGES && l->taken == MESSAGES;
+        const bool was_done = l->done == MESSAGES && l->taken == MESSAGES;
         for (uint64_t k = rng_below(&r, 6); k > 0 && say(link, l); k--)
             continue;
         collect(link, l);
         for (uint64_t k = rng_below(&r, 6); k > 0 && hear(link, l); k--)
             continue;
-        left -= !was_done && l->home == MESSAGES && l->taken == MESSAGES;
+        left -= !was_done && l->done == MESSAGES && l->taken == MESSAGES;
         conformance_pump(link);
         if (rng_below(&r, 50) == 0)
             sched_yield();
@@ -364,18 +363,18 @@ void conformance_loans_come_home(const conformance_subject *s)
         for (uint32_t i = 0; i < 3; i++) {
             for (uint32_t k = i; k < 3 && !a->transport->pushes; k++)
                 CHECK(!a->transport->completed(to, first + k),
-                      "message %u is released before it was released", k);
+                      "message %u is completed before it was released", k);
             const uint64_t bytes = conformance_take(b, from, got, sizeof got, &mark);
             CHECK(bytes == (i == 1 ? 1000 : 1) && mark == round, "%" PRIu64 " bytes", bytes);
             CHECK(i != 1 || memcmp(got, data, 1000) == 0, "other bytes than were lent");
             for (uint32_t k = 0; k <= i; k++)
-                CHECK(conformance_home(s, to, a, first + k), "message %u is not released", k);
+                CHECK(conformance_done(s, to, a, first + k), "message %u is not completed", k);
         }
     }
     conformance_close(&w, 2);
 }
 
-/* A receiver may release as much as it has used; the rest stays, and is not released before all is. */
+/* A receiver may release as much as it has used; the rest stays, and is not completed before all is. */
 void conformance_parts_are_released(const conformance_subject *s)
 {
     conformance_world w;
@@ -405,7 +404,7 @@ void conformance_parts_are_released(const conformance_subject *s)
             b->transport->release(from, part);
             at += part;
         }
-        CHECK(conformance_home(s, to, a, first), "not released");
+        CHECK(conformance_done(s, to, a, first), "not completed");
         uint64_t mark;
         char got;
         CHECK(test_failed() ||

@@ -69,7 +69,7 @@ void conformance_run(conformance_world *w, uint32_t size, void (*body)(void *, u
 /* Whether it comes true within the tries that a transport of this kind may need. */
 bool conformance_can_send(const conformance_subject *s, rd_port *port, rd_link *link);
 bool conformance_peek(const conformance_subject *s, rd_port *port, rd_link *link, rd_view *view);
-bool conformance_home(const conformance_subject *s, rd_port *port, rd_link *link, uint32_t message);
+bool conformance_done(const conformance_subject *s, rd_port *port, rd_link *link, uint32_t message);
 
 /* Sends up to RD_INLINE bytes, and takes a whole message; both wait as long as it takes. */
 void conformance_send_inline(rd_link *link, rd_port *port, const void *data, uint32_t bytes,
