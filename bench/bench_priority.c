@@ -49,8 +49,12 @@ static void check(ronda_comm *comm, ronda_status status)
 static void meet_all(uint32_t nth)
 {
     atomic_fetch_add(&said->met, 1);
-    while (atomic_load(&said->met) < nth * ranks)
-        sched_yield();
+    while (atomic_load(&said->met) < nth * ranks) {
+        if (ranks <= rd_usable_cpus())
+            rd_relax(); /* who yields may lose its core for a millisecond, and be late */
+        else
+            sched_yield();
+    }
 }
 
 static ronda_request *post(ronda_comm *comm, float *x, size_t bytes, int priority)

@@ -230,7 +230,7 @@ static bool say(rd_link *link, talk_lane *l)
 /* Overwrites and frees what is completed. */
 static void collect(rd_link *link, talk_lane *l)
 {
-    for (; l->done < l->sent && rd_port_completed(l->port, l->first + l->done); l->done++) {
+    while (l->done < l->sent && rd_port_completed(l->port, l->first + l->done)) {
         memset(l->memory[l->done], 0x5a, length_of(link->rank, l->channel, l->done));
         free(l->memory[l->done++]);
     }

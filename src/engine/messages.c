@@ -455,7 +455,7 @@ static uint32_t come_home(rd_engine *e, rd_way *w)
 
 bool rd_messages_waiting(const rd_engine *e)
 {
-    const uint32_t messages = rd_control_letters(e->link);
+    const uint32_t messages = rd_control_message_lines(e->link);
     const rd_messages *m = e->messages;
     return m ? !m->lost && (messages != m->seen || m->unread || m->active) : messages != 0;
 }
@@ -466,7 +466,7 @@ uint32_t rd_messages_move(rd_engine *e)
     if (!rd_messages_waiting(e) || !rd_messages_of(e))
         return 0;
     rd_messages *m = e->messages;
-    const uint32_t messages = rd_control_letters(e->link), n = e->link->size;
+    const uint32_t messages = rd_control_message_lines(e->link), n = e->link->size;
     if (messages != m->seen || m->unread) {
         m->seen = messages;
         m->unread = m->full = false;

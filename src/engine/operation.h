@@ -154,8 +154,16 @@ uint32_t rd_siblings_progress(rd_engine *e); /* moves them; how many steps that 
 /* Of the first operations on these channels, one bit each: which moves next; NULL: none. */
 rd_operation *rd_operation_next(const rd_engine *e, uint32_t channels);
 uint32_t rd_channel_bit(const rd_engine *e, const rd_operation *f);
-uint32_t rd_channel_number(const rd_engine *e, const rd_job *job);
-rd_channel *rd_channel_of(rd_engine *e, const rd_job *job);
+/* Calls of higher priority have the second half of the channels: they wait for no others. */
+static inline uint32_t rd_channel_number(const rd_engine *e, const rd_job *job)
+{
+    const uint32_t half = e->link->channels / 2; /* a power of two */
+    return (job->priority > 0 ? half : 0) + (uint32_t)(job->record.sequence & (half - 1));
+}
+static inline rd_channel *rd_channel_of(rd_engine *e, const rd_job *job)
+{
+    return &e->channels[rd_channel_number(e, job)];
+}
 /* Whether all loans of a channel's scratch have been released; forgets those that have. */
 bool rd_channel_paid(rd_channel *c);
 

@@ -10,23 +10,11 @@
  *     bulk:   piece | piece | piece |               | piece | ...
  *     urgent:       ^       ^       ^ message, done ^
  *                   nothing above                   whoever waits for it has been told */
-#include "base/atomic.h"
 #include "base/clock.h"
 #include "engine/messages.h"
 #include "engine/operation.h"
 
 #include <sched.h>
-
-uint32_t rd_channel_number(const rd_engine *e, const rd_job *job)
-{
-    const uint32_t half = e->link->channels / 2; /* a power of two */
-    return (job->priority > 0 ? half : 0) + (uint32_t)(job->record.sequence & (half - 1));
-}
-
-rd_channel *rd_channel_of(rd_engine *e, const rd_job *job)
-{
-    return &e->channels[rd_channel_number(e, job)];
-}
 
 uint32_t rd_channel_bit(const rd_engine *e, const rd_operation *f)
 {
@@ -176,21 +164,17 @@ static round_of move_above(rd_engine *e, int64_t priority)
 }
 
 /* Before a piece of operation f: those of more priority get a moment to finish first, or the piece would hold up their
- * next message for as long as it takes.  If they cannot, a peer that shares this core may be what they wait for. */
+ * next message for as long as it takes. */
 static round_of give_way(rd_engine *e, const rd_operation *f)
 {
     enum { LOOKS = 16 };
     round_of all = {0};
     for (int i = 0; i < LOOKS && !all.stop && any_above(e, f->job.priority); i++) {
-        if (i == 0)
-            rd_engine_pump(e);
         const round_of its = move_above(e, f->job.priority);
         all.ran += its.ran;
         all.stop = its.stop;
-        if (i + 1 < LOOKS)
-            rd_relax();
-        else
-            sched_yield();
+        if (!all.stop) /* takes in what has come, and yields if the peer may be on this core */
+            e->transport->wait(e->link, NULL, (uint32_t)i + 1, 0);
     }
     return all;
 }
@@ -200,12 +184,20 @@ static bool is_wanted(const rd_engine *e)
     return e->wanted && atomic_load_explicit(e->wanted, memory_order_relaxed);
 }
 
+/* Has it so many bytes to copy and fold that others would notice? */
+static bool is_large(const rd_operation *f)
+{
+    const rd_shape *s = &f->plan->shape;
+    return (rd_in_count(s) + rd_out_count(s)) * s->width >= RD_BUDGET / 2;
+}
+
 /* All that an operation can do now, in pieces; one at least, unless another operation is done. */
 static round_of run_operation(rd_engine *e, rd_operation *f)
 {
     round_of all = {0};
+    const bool large = is_large(f);
     do {
-        const round_of others = give_way(e, f);
+        const round_of others = large ? give_way(e, f) : (round_of){0};
         all.ran += others.ran;
         all.stop = others.stop;
         if (all.stop)

@@ -73,9 +73,9 @@ void rd_control_enter(rd_link *l, const rd_record *r)
 {
     write_record(&l->boards[l->rank], r);
     atomic_store_explicit(&own(l)->awaits, 0, memory_order_relaxed);
-    if (r->sequence % CORE_EVERY == 0)
-        rd_control_say_core(l);
     rd_control_resume(l, r->sequence);
+    if (__builtin_expect(r->sequence % CORE_EVERY == 0, 0))
+        rd_control_say_core(l);
 }
 
 void rd_control_resume(rd_link *l, uint64_t sequence)
@@ -178,7 +178,7 @@ rd_presence rd_control_presence(rd_link *l, uint32_t peer)
     return p;
 }
 
-uint32_t rd_control_letters(const rd_link *l)
+uint32_t rd_control_message_lines(const rd_link *l)
 {
     return atomic_load_explicit(&own(l)->message_lines, memory_order_acquire);
 }

@@ -67,7 +67,7 @@ bool rd_control_record(const rd_link *link, uint32_t peer, uint64_t sequence, rd
 /* The same without asking whether it lives */
 rd_presence rd_control_board(const rd_link *link, uint32_t peer);
 /* How many lines all peers have put into the channels for messages with tags, modulo 2^32 */
-uint32_t rd_control_letters(const rd_link *link);
+uint32_t rd_control_message_lines(const rd_link *link);
 
 /* For carriers: what came over a socket of a rank that this one does not see. */
 void rd_control_note(rd_link *link, uint32_t rank,
