@@ -66,8 +66,11 @@ SET_avx2    := -mavx2 -mf16c
 SET_avx512  := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mf16c -mprefer-vector-width=512
 KERNEL_OBJS := $(if $(wildcard $(KERNELS)),$(SETS:%=$(O)/obj/src/engine/fold_%.o))
 
-SOURCES  := $(filter-out $(KERNELS),$(wildcard src/*.c src/*/*.c src/plan/algo/*.c))
+# The proof is the command's and the tests': programs that use the library do without it.
+PROOFS   := $(wildcard src/proof/*.c)
+SOURCES  := $(filter-out $(KERNELS) $(PROOFS),$(wildcard src/*.c src/*/*.c src/plan/algo/*.c))
 OBJS     := $(SOURCES:%.c=$(O)/obj/%.o) $(KERNEL_OBJS)
+PROOF_OBJS := $(PROOFS:%.c=$(O)/obj/%.o)
 CLI_OBJS := $(patsubst %.c,$(O)/obj/%.o,$(wildcard cli/*.c))
 
 TEST_SOURCES := $(wildcard tests/test_*.c)
@@ -100,38 +103,45 @@ $(O)/libronda.so: $(OBJS) $(O)/list
 	$(Q)$(LINK) -shared -Wl,-soname,$(SONAME) $(if $(SAN),,-Wl,-z,defs) -o $@ $(OBJS) $(LIBS)
 	$(Q)ln -sf libronda.so $(O)/$(SONAME)
 
-$(O)/ronda: $(CLI_OBJS) $(O)/libronda.a
+$(O)/libronda-proof.a: $(PROOF_OBJS) $(O)/list
+	@echo "  AR    $@"
+	$(Q)rm -f $@ && $(AR) rcsD $@ $(PROOF_OBJS)
+
+# In the order in which they need each other
+CLI_LIBS := $(O)/libronda-proof.a $(O)/libronda.a
+
+$(O)/ronda: $(CLI_OBJS) $(CLI_LIBS)
 	@echo "  LINK  $@"
-	$(Q)$(LINK) -o $@ $(CLI_OBJS) $(O)/libronda.a $(LIBS)
+	$(Q)$(LINK) -o $@ $(CLI_OBJS) $(CLI_LIBS) $(LIBS)
 
 # What the command is made of, main() apart, for the tests of its parts and for the benches.
 $(O)/cli.a: $(filter-out %/main.o,$(CLI_OBJS))
 	@echo "  AR    $@"
 	$(Q)rm -f $@ && $(AR) rcsD $@ $^
 
-$(TESTS:%=$(O)/%): $(O)/%: $(O)/obj/%.o $(TEST_HELPERS) $(O)/cli.a $(O)/libronda.a
+$(TESTS:%=$(O)/%): $(O)/%: $(O)/obj/%.o $(TEST_HELPERS) $(O)/cli.a $(CLI_LIBS)
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(O)/cli.a $(O)/libronda.a $(LIBS)
+	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(O)/cli.a $(CLI_LIBS) $(LIBS)
 
 # It replays what the fuzzers have found: each of them is a function there.
 $(O)/tests/test_corpus: $(FUZZ_OBJS)
 $(if $(filter fuzz,$(SAN)),,$(FUZZ_OBJS): CPPFLAGS += -DLLVMFuzzerTestOneInput=$$(*F))
 
-$(FUZZERS:%=$(O)/%): $(O)/%: $(O)/obj/%.o $(O)/cli.a $(O)/libronda.a
+$(FUZZERS:%=$(O)/%): $(O)/%: $(O)/obj/%.o $(O)/cli.a $(CLI_LIBS)
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(LINK) -fsanitize=fuzzer -o $@ $(filter %.o,$^) $(O)/cli.a $(O)/libronda.a $(LIBS)
+	$(Q)$(LINK) -fsanitize=fuzzer -o $@ $(filter %.o,$^) $(O)/cli.a $(CLI_LIBS) $(LIBS)
 
 $(O)/fuzz/seeds: $(O)/obj/fuzz/seeds.o $(O)/libronda.a
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) -o $@ $^ $(LIBS)
 
-$(BENCHES:%=$(O)/%): $(O)/%: $(O)/obj/%.o $(O)/cli.a $(O)/libronda.a
+$(BENCHES:%=$(O)/%): $(O)/%: $(O)/obj/%.o $(O)/cli.a $(CLI_LIBS)
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(O)/cli.a $(O)/libronda.a $(LIBS)
+	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(O)/cli.a $(CLI_LIBS) $(LIBS)
 
 $(EXAMPLES:%=$(O)/%): $(O)/%: $(O)/obj/%.o $(O)/libronda.a
 	@mkdir -p $(@D)
@@ -167,7 +177,7 @@ endef
 $(O)/flags: force
 	$(call keep,$(FLAGS_NOW))
 $(O)/list: force
-	$(call keep,$(OBJS))
+	$(call keep,$(OBJS) $(PROOF_OBJS))
 
 -include $(shell find $(O)/obj -name '*.d' 2>/dev/null)
 

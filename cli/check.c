@@ -13,7 +13,7 @@
 #include "base/names.h"
 #include "check.h"
 #include "cli.h"
-#include "plan/check.h"
+#include "proof/check.h"
 
 /* Worlds beyond the range.  Steps, and elements of all results, may grow with the square of the world,
  * so a row stops before a proof would have more of either than this. */

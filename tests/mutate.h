@@ -4,7 +4,7 @@
 
 #include "harness.h"
 #include "interpret.h"
-#include "plan/check.h"
+#include "proof/check.h"
 
 /* One collective, drawn at random; plans[] are raw until seal_subject(). */
 typedef struct {

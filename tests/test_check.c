@@ -5,8 +5,8 @@
 #include "base/mem.h"
 #include "harness.h"
 #include "oddities.h"
-#include "plan/check.h"
 #include "plan/hosts.h"
+#include "proof/check.h"
 
 enum { WORKERS = 4 };
 

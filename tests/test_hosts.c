@@ -6,9 +6,9 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "links.h"
-#include "plan/check.h"
 #include "plan/hosts.h"
 #include "program.h"
+#include "proof/check.h"
 
 /* --- maps --- */
 

@@ -7,10 +7,10 @@
 #include "calls.h"
 #include "comm/comm.h"
 #include "harness.h"
-#include "plan/check.h"
 #include "plan/choose.h"
 #include "plan/hosts.h"
 #include "plan/raw.h"
+#include "proof/check.h"
 
 enum { RANKS = 2, MANY = 1000, UNDER_WAY = 24, MOST = MANY + 8 };
 

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "harness.h"
 #include "oddities.h"
-#include "plan/check.h"
+#include "proof/check.h"
 
 typedef struct {
     const rd_algorithm *a;

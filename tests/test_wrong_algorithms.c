@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "harness.h"
-#include "plan/check.h"
+#include "proof/check.h"
 
 static void tell_all(rd_plan *p, rd_shape s)
 {

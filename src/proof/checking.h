@@ -1,9 +1,9 @@
-/* check_internal.h: what the parts of the proof share.  See check.c for how they fit together. */
-#ifndef RD_CHECK_INTERNAL_H
-#define RD_CHECK_INTERNAL_H
+/* checking.h: what the parts of the proof share.  See check.c for how they fit together. */
+#ifndef RD_CHECKING_H
+#define RD_CHECKING_H
 
-#include "plan/check.h"
-#include "plan/check_terms.h"
+#include "proof/check.h"
+#include "proof/terms.h"
 
 /* Where a rank's buffers lie in the machine's memory, one behind the other. */
 typedef struct {

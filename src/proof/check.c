@@ -1,22 +1,23 @@
 /* check.c: the proof that a collective's plans are right, whatever made them.
  *
- *     check_structure.c   indices, ranges, lanes, groups and marks are sound; every send has its
- *                         receive, with the same size
- *     check_runs.c        the plans come to their end even if every send waits for its receive, and
- *                         when walked straight; and what the buffers hold then, as terms
- *     check_races.c       no two steps of a rank touch the same memory in no certain order, so that
- *                         what the buffers hold is the same in every run
- *     check.c             what they hold is what the collective promises
+ *     structure.c  indices, ranges, lanes, groups and marks are sound
+ *     matches.c    every send has its receive, with the same size
+ *     runs.c       the plans come to their end even if every send waits for its receive, and
+ *                  when walked straight; and what the buffers hold then, as terms (terms.c)
+ *     races.c      no two steps of a rank touch the same memory in no certain order, so that
+ *                  what the buffers hold is the same in every run
+ *     check.c      what they hold is what the collective promises
  *
+ * The proof is a library of its own, libronda-proof.a, of the command and the tests.
  * None of it asks seal.c how it came to its plan.  Time and memory are about linear in steps and
  * elements; races are looked for one rank at a time. */
-#include "plan/check.h"
+#include "proof/check.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "plan/check_internal.h"
+#include "proof/checking.h"
 
 /* --- sentences --- */
 

@@ -1,4 +1,4 @@
-/* check_races.c: do any two steps touch the same memory in no certain order?
+/* races.c: do any two steps touch the same memory in no certain order?
  *
  * One rank at a time, by what the rank itself guarantees: the order of its lanes, and dependencies.
  * What follows from messages going round by other ranks does not count, so that nothing hangs on
@@ -20,7 +20,7 @@
  *                   ^---------+--------+--------'         |
  *                                          ^--------------'
  */
-#include "plan/check_internal.h"
+#include "proof/checking.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* check_terms.c: hash-consed terms.  See check_terms.h. */
-#include "plan/check_terms.h"
+/* terms.c: hash-consed terms.  See terms.h. */
+#include "proof/terms.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* check_runs.c: all plans at once in an abstract machine whose values are terms.
+/* runs.c: all plans at once in an abstract machine whose values are terms.
  *
  * The first run is the strictest there is.  A message moves when its send is the next of its lane
  * with all dependencies met AND its receive is; then both are done at once:
@@ -12,12 +12,12 @@
  * The second run is for plans that have a straight order: a rank that has one walks it step by step,
  * waiting at each receive, and its sends, being small, never wait.  A rank without one runs as before.
  * If that comes to its end, it does so too when some of the ranks that could walk go by their lanes: their
- * sends are as small, and lanes bind them less (check_structure.c saw that the walk keeps to them).
+ * sends are as small, and lanes bind them less (structure.c saw that the walk keeps to them).
  *
  * An ACTOR is whatever has a next step: a lane (receiving or local; sends move with their receives) or
  * a rank that walks straight.  An actor that cannot go on is put down at the very step it waits for
  * and is picked up when that is done, so a run costs about as much as there are steps. */
-#include "plan/check_internal.h"
+#include "proof/checking.h"
 
 #include <stdio.h>
 #include <string.h>

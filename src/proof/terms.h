@@ -1,4 +1,4 @@
-/* check_terms.h: values of the abstract machine: who contributed what, folded in which order.
+/* terms.h: values of the abstract machine: who contributed what, folded in which order.
  *
  * A term is a number, and equal terms have equal numbers (hash-consing), so that "all ranks hold the
  * same" is a comparison of integers.
@@ -8,8 +8,8 @@
  *     above              fold(left, right), many(operands, rounded once), scale(term)
  *
  * Garbage needs no names of its own: one drop of it in a result is refused, wherever it came from. */
-#ifndef RD_CHECK_TERMS_H
-#define RD_CHECK_TERMS_H
+#ifndef RD_TERMS_H
+#define RD_TERMS_H
 
 #include <stdbool.h>
 #include <stddef.h>
