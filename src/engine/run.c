@@ -3,7 +3,7 @@
  * A step that folds makes one pass over its data.  Where a peer has said where it awaits the result
  * (a send of exactly this range is linked to the fold as a forward, and the peer's message named its
  * ordinal), the same pass stores the result there too and the send shrinks to an empty message. */
-#include "engine/flight.h"
+#include "engine/local.h"
 
 static char *place(const rd_flight *f, uint8_t buffer, uint64_t at)
 {
@@ -411,7 +411,7 @@ static uint32_t run_group(rd_engine *e, rd_flight *f, const rd_step *leader)
 static uint32_t run_receive(rd_engine *e, rd_flight *f, rd_lane_state *lane, const rd_step *s)
 {
     rd_view view;
-    if (s->verb == RD_FOLD_MANY)
+    if (s->group != RD_NONE)
         return lane->next == f->plan->groups[s->group].leader ? run_group(e, f, s) : 0;
     if (!arrived(e, f, lane, s, &view))
         return 0;
@@ -420,16 +420,14 @@ static uint32_t run_receive(rd_engine *e, rd_flight *f, rd_lane_state *lane, con
     return s->verb == RD_FOLD ? run_fold(e, f, lane, s, &view) : run_recv(e, f, lane, s, &view);
 }
 
-/* --- steps of this rank alone --- */
+/* --- going round --- */
 
 static uint32_t run_local(rd_flight *f, rd_lane_state *lane, const rd_step *s)
 {
-    rd_run_here(&f->job, s, place(f, s->to_buffer, s->to_at), place(f, s->from_buffer, s->from_at));
+    rd_locals[s->verb](&f->job, s, f->buffer);
     lane->next++;
     return 1;
 }
-
-/* --- going round --- */
 
 /* Runs the head of a lane: a receive once, so that all lanes get their turn; sends and local steps as
  * far as they go. */
@@ -438,11 +436,9 @@ static uint32_t run_lane(rd_engine *e, rd_flight *f, rd_lane_state *lane)
     uint32_t ran = 0, now;
     do {
         const rd_step *s = &f->plan->steps[lane->next];
-        if (s->verb == RD_RECV || s->verb == RD_FOLD || s->verb == RD_FOLD_MANY)
+        if (lane->port && s->verb != RD_SEND)
             return ran + run_receive(e, f, lane, s);
-        now = !ready(e, f, s)      ? 0
-              : s->verb == RD_SEND ? run_send(e, f, lane, s)
-                                   : run_local(f, lane, s);
+        now = !ready(e, f, s) ? 0 : lane->port ? run_send(e, f, lane, s) : run_local(f, lane, s);
         ran += now;
     } while (now && lane->next != lane->end);
     return ran;
