@@ -32,16 +32,6 @@ enum {
 };
 
 typedef struct {
-    const char *color, *name, *says;
-} look;
-
-/* By verb, in colours that most eyes tell apart; what has no name here is drawn as a mark. */
-static const look looks[] = {
-    [RD_RECV] = {"#0072b2", "recv", "received"},
-    [RD_FOLD] = {"#d55e00", "fold", "folded with what the receiver has"},
-    [RD_FOLD_MANY] = {"#009e73", "fold_many", "folded with all others in one pass"}};
-
-typedef struct {
     FILE *to;
     const cli_picture *picture;
     uint32_t first, step;           /* x of rank 0, and from one to the next */
@@ -110,16 +100,16 @@ static void put_line(const drawing *d, uint32_t from, uint32_t to, uint32_t y, c
 /* The label stands between two lifelines, on the sender's side of the middle if that is on one. */
 static void put_arrow(const drawing *d, const cli_arrow *a, uint32_t y)
 {
-    const look *l = &looks[a->take ? a->take->verb : RD_RECV];
+    const rd_verb *v = &rd_verbs[cli_taken_by(a)];
     const bool right = a->from < a->to;
     const uint32_t gaps = right ? a->to - a->from : a->from - a->to, gap = (gaps - 1) / 2;
     const uint32_t left = right ? a->from + gap : a->from - gap - 1;
     char text[CLI_SENTENCE], label[CLI_LABEL];
     cli_arrow_sentence(d->picture, a, text);
     cli_arrow_label(a, true, label);
-    fprintf(d->to, "<g class=\"message %s\" fill=\"none\">", l->name);
+    fprintf(d->to, "<g class=\"message %s\" fill=\"none\">", v->name);
     put_title(d, text);
-    put_line(d, x_of(d, a->from), x_of(d, a->to), y, l->color);
+    put_line(d, x_of(d, a->from), x_of(d, a->to), y, v->color);
     put_text(d, x_of(d, left) + d->step / 2, y - 5, "label", label);
     fprintf(d->to, "</g>\n");
 }
@@ -139,7 +129,7 @@ static void put_mark(const drawing *d, const cli_mark *m, uint32_t y)
     char text[CLI_SENTENCE], label[CLI_LABEL];
     cli_mark_sentence(d->picture, m, text);
     cli_mark_label(m, label);
-    fprintf(d->to, "<g class=\"local %s\">", rd_verb_name(m->first->verb));
+    fprintf(d->to, "<g class=\"local %s\">", rd_verbs[m->first->verb].name);
     put_title(d, text);
     put_box(d, x_of(d, m->rank), y, label);
     fprintf(d->to, "</g>\n");
@@ -224,18 +214,18 @@ static uint32_t put_legend(const drawing *d, const cli_picture *p, uint32_t y)
 {
     const uint32_t start = y;
     char note[CLI_SENTENCE];
-    for (uint32_t verb = 0; verb < sizeof looks / sizeof *looks; verb++) {
-        if (!looks[verb].name || !(p->verbs >> verb & 1))
+    for (uint32_t verb = 0; verb < rd_verb_count; verb++) {
+        if (rd_verbs[verb].lane != RD_LANE_FROM || !(p->verbs >> verb & 1))
             continue;
         if (d) {
-            put_line(d, EDGE + DOT, EDGE + 42, y, looks[verb].color);
-            put_text(d, EDGE + 52, y + 4, "note", looks[verb].says);
+            put_line(d, EDGE + DOT, EDGE + 42, y, rd_verbs[verb].color);
+            put_text(d, EDGE + 52, y + 4, "note", rd_verbs[verb].about);
         }
         y += LEGEND;
     }
     if (p->mark_count) {
         if (d) {
-            put_box(d, EDGE + 20, y, rd_verb_name(p->marks[0].first->verb));
+            put_box(d, EDGE + 20, y, rd_verbs[p->marks[0].first->verb].name);
             put_text(d, EDGE + 52, y + 4, "note", "done by the rank alone");
         }
         y += LEGEND;

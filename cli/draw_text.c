@@ -67,12 +67,6 @@ static void end_line(drawing *d)
 /* --- what stands on them --- */
 
 /* The last dash tells what the receiver does. */
-static char sign_of(const cli_arrow *a)
-{
-    const int verb = a->take ? a->take->verb : RD_RECV;
-    return verb == RD_FOLD ? '+' : verb == RD_FOLD_MANY ? '*' : '-';
-}
-
 static void put_arrow(drawing *d, const cli_arrow *a)
 {
     const bool right = a->from < a->to;
@@ -83,7 +77,7 @@ static void put_arrow(drawing *d, const cli_arrow *a)
     memset(d->line + left, '-', room);
     d->line[column(d, a->from)] = 'o';
     d->line[head] = right ? '>' : '<';
-    d->line[right ? head - 1 : head + 1] = sign_of(a);
+    d->line[right ? head - 1 : head + 1] = rd_verbs[cli_taken_by(a)].sign;
     cli_arrow_label(a, true, label);
     if (strlen(label) + AROUND > room)
         cli_arrow_label(a, false, label);
@@ -160,23 +154,19 @@ static void draw_heading(drawing *d)
 
 static void draw_legend(drawing *d)
 {
-    static const struct {
-        uint8_t verb;
-        const char *text;
-    } signs[] = {{RD_RECV, "o--->  received"},
-                 {RD_FOLD, "o--+>  folded with what the receiver has"},
-                 {RD_FOLD_MANY, "o--*>  folded with all others in one pass"},
-                 {RD_COPY, "[copy]  from buffer to buffer"},
-                 {RD_MERGE, "[merge]  one range folded into another"},
-                 {RD_SCALE, "[scale]  divided by the number of ranks"}};
     const cli_picture *p = d->picture;
     char note[CLI_SENTENCE];
     const char *between = "  ";
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
-        if (p->verbs >> signs[i].verb & 1) {
-            fprintf(d->to, "%s%s", between, signs[i].text);
-            between = "    ";
-        }
+    for (uint32_t verb = 0; verb < rd_verb_count; verb++) {
+        const rd_verb *v = &rd_verbs[verb];
+        if (!(p->verbs >> verb & 1))
+            continue;
+        if (v->lane == RD_LANE_HERE)
+            fprintf(d->to, "%s[%s]  %s", between, v->name, v->about);
+        else
+            fprintf(d->to, "%so--%c>  %s", between, v->sign, v->about);
+        between = "    ";
+    }
     fprintf(d->to, "%s", p->verbs ? "\n" : "  there is nothing to do\n");
     if (d->cut)
         fprintf(d->to, "  There is no room for some arrows' ranges; --svg has them all.\n");

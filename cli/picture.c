@@ -17,6 +17,8 @@
 
 /* --- arrows --- */
 
+_Static_assert(RD_VERBS <= 32, "a picture has one bit for each verb");
+
 static const rd_step *taken_by(const rd_plan *p, uint32_t from, uint32_t ordinal)
 {
     for (uint32_t l = 0; l < p->lane_count; l++) {
@@ -24,9 +26,14 @@ static const rd_step *taken_by(const rd_plan *p, uint32_t from, uint32_t ordinal
         if (lane->peer != from || lane->sends || ordinal >= lane->end - lane->first)
             continue;
         const rd_step *s = &p->steps[lane->first + ordinal];
-        return s->verb == RD_FOLD_MANY ? &p->steps[p->groups[s->group].leader] : s;
+        return s->group == RD_NONE ? s : &p->steps[p->groups[s->group].leader];
     }
     return NULL;
+}
+
+uint8_t cli_taken_by(const cli_arrow *a)
+{
+    return a->take ? a->take->verb : RD_RECV;
 }
 
 static void add_arrow(cli_picture *p, uint32_t rank, const rd_step *s)
@@ -34,7 +41,7 @@ static void add_arrow(cli_picture *p, uint32_t rank, const rd_step *s)
     cli_arrow a = {.from = rank, .to = s->peer, .round = s->round, .send = s};
     char label[CLI_LABEL];
     a.take = taken_by(p->plans[s->peer], rank, s->ordinal);
-    p->verbs |= 1u << (a.take ? a.take->verb : RD_RECV);
+    p->verbs |= 1u << cli_taken_by(&a);
     cli_arrow_label(&a, true, label);
     p->labels = strlen(label) > p->labels ? (uint32_t)strlen(label) : p->labels;
     p->arrows[p->arrow_count++] = a;
@@ -244,11 +251,12 @@ void cli_arrow_sentence(const cli_picture *p, const cli_arrow *a, char text[CLI_
     rd_say(&w, " to rank %" PRIu32, a->to);
     if (!a->take)
         return;
-    if (a->take->verb == RD_RECV) {
+    const rd_verb *v = &rd_verbs[a->take->verb];
+    if (!(v->flags & RD_FOLDS)) {
         rd_say(&w, ", which receives it as ");
         rd_print_range(&w, a->take->to_buffer, a->take->to_at, a->take->count);
     } else {
-        rd_say(&w, ", which folds %s: ", a->take->verb == RD_FOLD ? "it" : "all in one pass");
+        rd_say(&w, ", which folds %s: ", v->flags & RD_GROUPED ? "all in one pass" : "it");
         rd_print_step(&w, p->plans[a->to], p->request->op, a->take);
     }
 }
@@ -256,7 +264,7 @@ void cli_arrow_sentence(const cli_picture *p, const cli_arrow *a, char text[CLI_
 void cli_mark_label(const cli_mark *m, char text[CLI_LABEL])
 {
     rd_text w = {.text = text, .capacity = CLI_LABEL};
-    rd_say(&w, "%s", rd_verb_name(m->first->verb));
+    rd_say(&w, "%s", rd_verbs[m->first->verb].name);
     if (m->end - m->first > 1)
         rd_say(&w, " x%d", (int)(m->end - m->first));
 }

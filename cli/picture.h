@@ -55,6 +55,7 @@ enum { CLI_LABEL = 80, CLI_SENTENCE = 600 };
 void cli_picture_title(const cli_picture *p, char text[CLI_SENTENCE]);
 /* "" unless a call of this size is cut into chunks */
 void cli_picture_note(const cli_picture *p, char text[CLI_SENTENCE]);
+uint8_t cli_taken_by(const cli_arrow *a); /* the verb; one that nobody takes is drawn as received */
 void cli_arrow_label(const cli_arrow *a, bool with_buffer, char text[CLI_LABEL]);
 void cli_arrow_sentence(const cli_picture *p, const cli_arrow *a, char text[CLI_SENTENCE]);
 void cli_mark_label(const cli_mark *m, char text[CLI_LABEL]);

@@ -115,11 +115,13 @@ static void place_buffers(world *w, uint32_t rank)
     length[RD_IN] = rd_in_count(s);
     length[RD_OUT] = rd_out_count(s);
     length[RD_SCRATCH] = p->scratch;
-    w->cells[rank] = length[RD_IN] + length[RD_OUT] + length[RD_SCRATCH];
+    length[RD_STATE] = p->state;
+    w->cells[rank] = length[RD_IN] + length[RD_OUT] + length[RD_SCRATCH] + length[RD_STATE];
     w->memory[rank] = calloc(w->cells[rank] + 1, sizeof(value));
     buffer[RD_IN] = w->memory[rank];
     buffer[RD_OUT] = buffer[RD_IN] + length[RD_IN];
     buffer[RD_SCRATCH] = buffer[RD_OUT] + length[RD_OUT];
+    buffer[RD_STATE] = buffer[RD_SCRATCH] + length[RD_SCRATCH];
     const int place = s->in_place ? rd_kind(s->kind)->place : RD_APART;
     if (place == RD_SAME)
         buffer[RD_IN] = buffer[RD_OUT];
@@ -376,6 +378,23 @@ static void receive(world *w, uint32_t rank, uint32_t step, bool straight)
         forward(w, rank, s);
 }
 
+interpret_fn *interpret_listed;
+
+static void run_listed(world *w, uint32_t rank, const rd_step *s)
+{
+    const rd_access *list = w->plans[rank]->accesses + s->first_access;
+    value *at[8] = {NULL};
+    for (uint32_t i = 0; i < 8; i++) {
+        const rd_range r = list[i].range;
+        if (!(at[i] = cells(w, rank, r.buffer, r.at, r.count, list[i].how & RD_WRITES)))
+            return;
+        if (list[i].last)
+            break;
+    }
+    interpret_listed(s, list, at);
+    w->cursor[rank][s->lane]++;
+}
+
 static void run_here(world *w, uint32_t rank, const rd_step *s)
 {
     value *to = cells(w, rank, s->to_buffer, s->to_at, s->count, true);
@@ -402,7 +421,7 @@ static bool try_step(world *w, uint32_t rank, uint32_t step, bool straight)
     if (s->peer == RD_NONE) {
         if (!straight && !deps_met(w, rank, step))
             return false;
-        run_here(w, rank, s);
+        (s->first_access == RD_NONE ? run_here : run_listed)(w, rank, s);
         return true;
     }
     if (s->verb == RD_FOLD_MANY && p->groups[s->group].leader != step)

@@ -9,6 +9,11 @@
 
 #include "harness.h"
 #include "plan/plan.h"
+#include "value.h"
+
+/* A local step of any verb whose ranges are listed; at: where they are.  Of a test that has such verbs. */
+typedef void interpret_fn(const rd_step *s, const rd_access list[], value *const at[]);
+extern interpret_fn *interpret_listed;
 
 enum { MOST_RANKS = 9 };
 

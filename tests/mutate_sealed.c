@@ -372,7 +372,7 @@ static void unforward(rd_plan *p, uint32_t send)
         for (uint32_t f = 0; f < t->forward_count; f++)
             if (list[f] != send)
                 list[kept++] = list[f];
-        t->forward_count = kept;
+        t->forward_count = (uint16_t)kept;
     }
 }
 
@@ -476,11 +476,11 @@ static void spoil_64(uint64_t *number, rng *random)
 static void spoil_step(rd_step *t, rng *random)
 {
     uint8_t *const small[] = {&t->verb, &t->side, &t->to_buffer, &t->from_buffer};
-    uint32_t *const middle[] = {&t->peer,          &t->lane,          &t->first_dep, &t->group,
-                                &t->first_forward, &t->forward_count, &t->back,      &t->ordinal,
+    uint32_t *const middle[] = {&t->peer,          &t->lane,         &t->first_dep, &t->group,
+                                &t->first_forward, &t->first_access, &t->back,      &t->ordinal,
                                 &t->twin,          &t->elder};
     uint64_t *const large[] = {&t->to_at, &t->from_at, &t->count};
-    const uint64_t which = rng_below(random, 18);
+    const uint64_t which = rng_below(random, 19);
     if (which < 4)
         spoil_8(small[which], random);
     else if (which < 14)
@@ -488,7 +488,7 @@ static void spoil_step(rd_step *t, rng *random)
     else if (which < 17)
         spoil_64(large[which - 14], random);
     else
-        spoil_16(&t->deps, random);
+        spoil_16(which == 17 ? &t->deps : &t->forward_count, random);
 }
 
 static void spoil_plan(rd_plan *p, rng *random)

@@ -249,6 +249,7 @@ static ronda_status start(rd_engine *e, const rd_job *job, rd_operation **out)
     f->plan = job->plan;
     f->buffer[RD_IN] = (char *)job->in;
     f->buffer[RD_OUT] = job->out;
+    f->buffer[RD_STATE] = job->state;
     f->width = job->plan->shape.width;
     f->begun = f->done = f->lost = f->sound = f->staged = false;
     f->next = f->behind = NULL;

@@ -20,6 +20,8 @@ typedef struct {
     const rd_plan *plan; /* stays until the operation has been waited for */
     const void *in;
     void *out;
+    void *
+        state; /* plan->state elements, zeros before its first run; one run at a time.  NULL: none */
     rd_fold_fn *fold; /* NULL if the plan folds nothing, or by the user's op: */
     const rd_user_op *user;
     rd_record record;          /* sequence numbers rise by one from job to job, from 1 */

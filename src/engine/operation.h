@@ -206,7 +206,6 @@ bool rd_swap_open(rd_engine *e, const rd_engine *sibling);
 void rd_swap_close(rd_engine *e); /* what e has lent is released, or its world has failed */
 
 /* straight.c */
-void rd_run_here(const rd_job *job, const rd_step *s, void *to, const void *from);
 ronda_status rd_run_straight(rd_engine *e, const rd_job *job, uint64_t timeout_ns, rd_error *err);
 
 /* engine.c: what a waiting loop does when nothing moved. */

@@ -3,7 +3,7 @@
  * A step that folds makes one pass over its data.  Where a peer has said where it awaits the result
  * (a send of exactly this range is linked to the fold as a forward, and the peer's message named its
  * ordinal), the same pass stores the result there too and the send shrinks to an empty message. */
-#include "engine/operation.h"
+#include "engine/local.h"
 
 static char *place(const rd_operation *f, uint8_t buffer, uint64_t at)
 {
@@ -451,7 +451,7 @@ void rd_flight_cancel(const rd_operation *f)
 static uint32_t run_receive(rd_engine *e, rd_operation *f, rd_lane_state *lane, const rd_step *s)
 {
     rd_view view;
-    if (s->verb == RD_FOLD_MANY)
+    if (s->group != RD_NONE)
         return lane->next == f->plan->groups[s->group].leader ? run_group(e, f, s) : 0;
     if (!arrived(e, f, lane, s, &view)) {
         if (rd_data_of(lane->port)->post_recv)
@@ -463,7 +463,7 @@ static uint32_t run_receive(rd_engine *e, rd_operation *f, rd_lane_state *lane, 
     return s->verb == RD_FOLD ? run_fold(e, f, lane, s, &view) : run_recv(e, f, lane, s, &view);
 }
 
-/* --- steps of this rank alone --- */
+/* --- going round --- */
 
 /* A copy whose ranges overlap cannot be done in parts. */
 static bool can_cut(const char *to, const char *from, uint64_t bytes)
@@ -473,20 +473,21 @@ static bool can_cut(const char *to, const char *from, uint64_t bytes)
 
 static uint32_t run_local(rd_engine *e, rd_operation *f, rd_lane_state *lane, const rd_step *s)
 {
-    char *to = place(f, s->to_buffer, s->to_at);
-    const char *from = place(f, s->from_buffer, s->from_at);
     const uint64_t total = s->count * f->width, rest = total - lane->taken;
-    const uint64_t bytes = can_cut(to, from, total) ? cut(f, rest) : rest;
+    const bool cuts =
+        !(rd_verbs[s->verb].flags & RD_LISTED) &&
+        can_cut(place(f, s->to_buffer, s->to_at), place(f, s->from_buffer, s->from_at), total);
+    const uint64_t bytes = cuts ? cut(f, rest) : rest;
     rd_step part = *s;
     part.count = bytes / f->width;
-    rd_run_here(&f->job, &part, to + lane->taken, from + lane->taken);
+    part.to_at += lane->taken / f->width;
+    part.from_at += lane->taken / f->width;
+    rd_locals[s->verb](&f->job, &part, f->buffer);
     spend(e, bytes);
     lane->taken = bytes < rest ? lane->taken + bytes : 0;
     lane->next += bytes == rest;
     return 1;
 }
-
-/* --- going round --- */
 
 /* Runs the head of a lane: a receive once, so that all lanes get their turn; sends and local steps as
  * far as they go, or until there was enough to do. */
@@ -495,11 +496,9 @@ static uint32_t run_lane(rd_engine *e, rd_operation *f, rd_lane_state *lane)
     uint32_t ran = 0, now;
     do {
         const rd_step *s = &f->plan->steps[lane->next];
-        if (s->verb == RD_RECV || s->verb == RD_FOLD || s->verb == RD_FOLD_MANY)
+        if (lane->port && s->verb != RD_SEND)
             return ran + run_receive(e, f, lane, s);
-        now = !ready(f, s)         ? 0
-              : s->verb == RD_SEND ? run_send(e, f, lane, s)
-                                   : run_local(e, f, lane, s);
+        now = !ready(f, s) ? 0 : lane->port ? run_send(e, f, lane, s) : run_local(e, f, lane, s);
         ran += now;
     } while (now && lane->next != lane->end && !rd_has_spent(e));
     return ran;

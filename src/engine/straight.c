@@ -6,7 +6,7 @@
  * older collectives' messages; they go when the peer gets to them, which depends on nothing that comes
  * later.) */
 #include "base/atomic.h"
-#include "engine/operation.h"
+#include "engine/local.h"
 
 /* What a peer sends in such a plan has room even if nobody takes any of it. */
 _Static_assert((int)RD_STRAIGHT_SENDS <= (int)RD_QUEUE,
@@ -149,30 +149,10 @@ static ronda_status group_step(walk *w, const rd_step *leader)
     return RONDA_OK;
 }
 
-/* A step of this rank alone. */
-void rd_run_here(const rd_job *job, const rd_step *s, void *to, const void *from)
+/* Apart, so that a walk without local steps does not pay for them. */
+__attribute__((noinline)) static ronda_status local_step(const walk *w, const rd_step *s)
 {
-    const rd_shape *shape = &job->plan->shape;
-    const size_t bytes = s->count * shape->width;
-    const bool left = s->side == RD_HERE_LEFT;
-    const void *in[2] = {left ? to : from, left ? from : to};
-    const void *self = to;
-
-    if (s->verb == RD_COPY && s->to_buffer == RD_SCRATCH && bytes > RD_INLINE)
-        rd_stage_plain(to, from, bytes); /* peers have read there */
-    else if (s->verb == RD_COPY)
-        rd_land(job->plan, s, to, from, bytes);
-    else if (s->verb == RD_MERGE)
-        rd_job_fold(job, &to, 1, in, 2, s->count, s->scale ? shape->size : 0);
-    else {
-        assert(s->verb == RD_SCALE);
-        rd_job_fold(job, &to, 1, &self, 1, s->count, shape->size);
-    }
-}
-
-static ronda_status local_step(const walk *w, const rd_step *s)
-{
-    rd_run_here(w->job, s, place(w, s->to_buffer, s->to_at), place(w, s->from_buffer, s->from_at));
+    rd_locals[s->verb](w->job, s, w->buffer);
     return RONDA_OK;
 }
 
@@ -203,7 +183,7 @@ ronda_status rd_run_straight(rd_engine *e, const rd_job *job, uint64_t timeout_n
     walk w = {.e = e,
               .job = job,
               .plan = p,
-              .buffer = {(char *)job->in, job->out, e->channels[channel].memory},
+              .buffer = {(char *)job->in, job->out, e->channels[channel].memory, job->state},
               .width = p->shape.width,
               .channel = channel,
               .patience = {.timeout_ns = timeout_ns},
@@ -211,10 +191,10 @@ ronda_status rd_run_straight(rd_engine *e, const rd_job *job, uint64_t timeout_n
 
     for (uint32_t i = 0; i < p->straight_count; i++) {
         const rd_step *s = &p->steps[p->straight[i]];
-        const ronda_status status = s->verb == RD_SEND        ? send_step(&w, s)
-                                    : s->verb == RD_FOLD_MANY ? group_step(&w, s)
-                                    : s->peer != RD_NONE      ? receive_step(&w, s)
-                                                              : local_step(&w, s);
+        const ronda_status status = s->verb == RD_SEND    ? send_step(&w, s)
+                                    : s->group != RD_NONE ? group_step(&w, s)
+                                    : s->peer != RD_NONE  ? receive_step(&w, s)
+                                                          : local_step(&w, s);
         if (status)
             return status;
         if (is_last_loan(&w, i))

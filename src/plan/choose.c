@@ -144,18 +144,13 @@ static double passing_ns(const rd_plan *p, const rd_raw_step *s, const rd_facts 
     return passes && dear ? facts->stage_byte_ns - facts->copy_ns : 0;
 }
 
-static bool same_range(rd_range a, rd_range b)
-{
-    return a.buffer == b.buffer && a.at == b.at && a.count == b.count;
-}
-
 /* Of two ranks each folds into the memory in which the other's bytes came, and it goes back as it is: what
  * is passed on is not staged.  (More ranks gain too, but less, and not where choices are close.) */
 static bool goes_back(const pricing *of, uint32_t step)
 {
     const rd_raw_step *steps = of->raw->steps;
     for (uint32_t i = step; of->plan->shape.size == 2 && i-- > 0;)
-        if (steps[i].verb != RD_SEND && same_range(steps[i].to, steps[step].from))
+        if (steps[i].verb != RD_SEND && rd_same_range(steps[i].to, steps[step].from))
             return steps[i].peer != RD_NONE;
     return false;
 }
@@ -164,7 +159,7 @@ static bool goes_back(const pricing *of, uint32_t step)
 static bool same_range_follows(const rd_raw *raw, uint32_t step)
 {
     const rd_raw_step *a = &raw->steps[step], *b = a + 1;
-    return step + 1 < raw->count && b->verb == RD_SEND && same_range(a->from, b->from) &&
+    return step + 1 < raw->count && b->verb == RD_SEND && rd_same_range(a->from, b->from) &&
            a->peer != b->peer && a->chunk == b->chunk && a->round == b->round;
 }
 
@@ -194,35 +189,51 @@ static bool is_staged(const pricing *of, uint32_t step, bool lent, const rd_fact
            !goes_back(of, step);
 }
 
+/* Of one peer's message; those of a group are all fetched at one time, by the leader. */
+static double receive_price(const pricing *of, uint32_t step, double size, const rd_facts *facts)
+{
+    const rd_raw_step *s = &of->raw->steps[step];
+    const rd_verb *v = &rd_verbs[s->verb];
+    const bool lent = size > RD_INLINE_BYTES;
+    const double work = size * v->copied * facts->copy_ns + size * v->folded * facts->fold_ns;
+    if (s->group == RD_NONE)
+        return facts->receive_ns + (lent ? facts->lend_ns : 0) + work +
+               (lent && v->flags & RD_FOLDS ? size * passing_ns(of->plan, s, facts) : 0);
+    const bool fetches = of->raw->groups[s->group].leader == step && lent;
+    return facts->receive_ns + work + (fetches ? facts->lend_ns + size * facts->fold_ns : 0);
+}
+
+/* Elements that its passes go over. */
+static uint64_t worked_on(const rd_raw *raw, uint32_t step)
+{
+    uint64_t elements = 0;
+    uint32_t i = raw->steps[step].first_access;
+    if (i == RD_NONE)
+        return raw->steps[step].to.count;
+    do {
+        elements += raw->accesses[i].range.count;
+    } while (!raw->accesses[i++].last);
+    return elements;
+}
+
 static double work_price(const pricing *of, uint32_t step, const rd_facts *facts)
 {
     const rd_raw_step *s = &of->raw->steps[step];
-    const uint64_t bytes = s->to.count * of->plan->shape.width;
+    const rd_verb *v = &rd_verbs[s->verb];
+    const uint64_t bytes = worked_on(of->raw, step) * of->plan->shape.width;
     const bool lent = bytes > RD_INLINE_BYTES;
     const double size = (double)bytes;
 
-    switch (s->verb) {
-    case RD_SEND:
-        if (is_staged(of, step, lent, facts))
-            return facts->send_ns + (same_range_follows(of->raw, step)
-                                         ? 0
-                                         : facts->stage_ns + size * facts->stage_byte_ns);
-        return facts->send_ns;
-    case RD_RECV:
-        return facts->receive_ns + (lent ? facts->lend_ns : 0) + size * facts->copy_ns;
-    case RD_FOLD:
-        return facts->receive_ns + (lent ? facts->lend_ns : 0) + 2 * size * facts->fold_ns +
-               (lent ? size * passing_ns(of->plan, s, facts) : 0);
-    case RD_FOLD_MANY: /* the bytes of all its messages are fetched at one time */
-        return facts->receive_ns + size * facts->fold_ns +
-               (of->raw->groups[s->group].leader == step && lent
-                    ? facts->lend_ns + size * facts->fold_ns
+    if (v->lane == RD_LANE_FROM)
+        return receive_price(of, step, size, facts);
+    if (v->lane == RD_LANE_TO)
+        return facts->send_ns +
+               (is_staged(of, step, lent, facts) && !same_range_follows(of->raw, step)
+                    ? facts->stage_ns + size * facts->stage_byte_ns
                     : 0);
-    case RD_COPY:
+    if (s->verb == RD_COPY)
         return copy_price(of, s, facts);
-    default:
-        return LOCAL_STEP_NS + 2 * size * facts->fold_ns;
-    }
+    return LOCAL_STEP_NS + size * v->copied * facts->copy_ns + size * v->folded * facts->fold_ns;
 }
 
 /* What was sent and comes back in the next round is stored into place by the peer, unless it comes from

@@ -74,15 +74,15 @@ static void note_ends(finder *f, rd_range r)
 
 static void make_cells(finder *f, uint32_t first, uint32_t end)
 {
-    rd_range r;
+    rd_access pair[2];
+    uint32_t count;
     for (int b = 0; b < RD_BUFFERS; b++)
         f->maps[b].count = 0;
     f->link_count = 0;
     for (uint32_t i = first; i < end && !f->failed; i++) {
-        if (rd_raw_reads(f->raw, i, &r))
-            note_ends(f, r);
-        if (rd_raw_writes(f->raw, i, &r))
-            note_ends(f, r);
+        const rd_access *touched = rd_raw_touches(f->raw, i, pair, &count);
+        for (uint32_t k = 0; k < count; k++)
+            note_ends(f, touched[k].range);
     }
     for (int b = 0; b < RD_BUFFERS && !f->failed; b++) {
         buffer_map *m = &f->maps[b];
@@ -133,6 +133,17 @@ static void edge(finder *f, uint32_t from, uint32_t to)
     f->seen[from] = to + 1;
 }
 
+static bool wrote_exactly(const rd_raw *raw, uint32_t step, rd_range r)
+{
+    rd_access pair[2];
+    uint32_t count;
+    const rd_access *touched = rd_raw_touches(raw, step, pair, &count);
+    for (uint32_t i = 0; i < count; i++)
+        if (touched[i].how & RD_WRITES && rd_same_range(touched[i].range, r))
+            return true;
+    return false;
+}
+
 static void reads(finder *f, uint32_t step, rd_range r)
 {
     buffer_map *m = &f->maps[r.buffer];
@@ -151,9 +162,7 @@ static void reads(finder *f, uint32_t step, rd_range r)
         f->links[f->link_count] = (link){step, m->cells[c].readers};
         m->cells[c].readers = f->link_count++;
     }
-    rd_range wrote;
-    if (one && writer != RD_NONE && rd_raw_writes(f->raw, writer, &wrote) && wrote.at == r.at &&
-        wrote.count == r.count)
+    if (one && writer != RD_NONE && wrote_exactly(f->raw, writer, r))
         f->out->writer[step] = writer;
 }
 
@@ -169,6 +178,19 @@ static void writes(finder *f, uint32_t step, rd_range r)
     }
 }
 
+static void touch(finder *f, uint32_t step)
+{
+    rd_access pair[2];
+    uint32_t count;
+    const rd_access *touched = rd_raw_touches(f->raw, step, pair, &count);
+    for (uint32_t i = 0; i < count && !f->failed; i++)
+        if (touched[i].how & RD_READS)
+            reads(f, step, touched[i].range);
+    for (uint32_t i = 0; i < count && !f->failed; i++)
+        if (touched[i].how & RD_WRITES)
+            writes(f, step, touched[i].range);
+}
+
 bool rd_hazards_find(const rd_raw *raw, rd_hazards *out)
 {
     *out = (rd_hazards){0};
@@ -182,13 +204,8 @@ bool rd_hazards_find(const rd_raw *raw, rd_hazards *out)
              end++)
             out->writer[end] = RD_NONE;
         make_cells(&f, first, end);
-        for (uint32_t i = first; i < end && !f.failed; i++) {
-            rd_range r;
-            if (rd_raw_reads(raw, i, &r))
-                reads(&f, i, r);
-            if (!f.failed && rd_raw_writes(raw, i, &r))
-                writes(&f, i, r);
-        }
+        for (uint32_t i = first; i < end && !f.failed; i++)
+            touch(&f, i);
     }
     for (int b = 0; b < RD_BUFFERS; b++) {
         rd_free(f.maps[b].ends);

@@ -49,17 +49,12 @@ static bool grow(rd_raw *raw, void **array, uint32_t count, uint32_t *capacity, 
 
 static rd_range one_name(const rd_shape *s, rd_range range)
 {
-    if (!s->in_place || range.buffer == RD_SCRATCH)
+    if (!s->in_place || range.buffer > RD_OUT)
         return range;
     const uint8_t name = rd_place_name(s);
     if (range.buffer == name)
         return range;
     return (rd_range){name, range.at + rd_place_at(s), range.count};
-}
-
-static bool same_range(rd_range a, rd_range b)
-{
-    return a.buffer == b.buffer && a.at == b.at && a.count == b.count;
 }
 
 static rd_raw_step *add(rd_plan *p, int verb, uint32_t peer, rd_range from, rd_range to)
@@ -76,6 +71,7 @@ static rd_raw_step *add(rd_plan *p, int verb, uint32_t peer, rd_range from, rd_r
                        .group = RD_NONE,
                        .chunk = raw->chunk,
                        .round = raw->round,
+                       .first_access = RD_NONE,
                        .from = one_name(&p->shape, from),
                        .to = one_name(&p->shape, to)};
     return s;
@@ -107,7 +103,7 @@ void rd_fold(rd_plan *p, uint32_t peer, rd_range from, rd_range to, int side)
 
 void rd_copy(rd_plan *p, rd_range from, rd_range to)
 {
-    if (from.count && !same_range(one_name(&p->shape, from), one_name(&p->shape, to)))
+    if (from.count && !rd_same_range(one_name(&p->shape, from), one_name(&p->shape, to)))
         add(p, RD_COPY, RD_NONE, from, to);
 }
 
@@ -125,11 +121,37 @@ void rd_scale(rd_plan *p, rd_range range)
     if (!p->shape.mean || range.count == 0 || raw->failed)
         return;
     rd_raw_step *last = raw->count ? &raw->steps[raw->count - 1] : NULL;
-    if (last && last->chunk == raw->chunk && same_range(last->to, one_name(&p->shape, range)) &&
-        (last->verb == RD_FOLD || last->verb == RD_FOLD_MANY || last->verb == RD_MERGE))
+    if (last && last->chunk == raw->chunk && rd_same_range(last->to, one_name(&p->shape, range)) &&
+        rd_verbs[last->verb].flags & RD_SCALES)
         last->scale = true;
     else
         add(p, RD_SCALE, RD_NONE, range, range);
+}
+
+/* The first range that it does this with; else nothing. */
+static rd_range first_of(const rd_access list[], uint32_t count, int how)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (list[i].how & how)
+            return list[i].range;
+    return (rd_range){RD_SCRATCH, 0, 0};
+}
+
+void rd_apply(rd_plan *p, int verb, const rd_access list[], uint32_t count)
+{
+    rd_raw *raw = p->raw;
+    rd_raw_step *s =
+        add(p, verb, RD_NONE, first_of(list, count, RD_READS), first_of(list, count, RD_WRITES));
+    if (!s || count == 0)
+        return;
+    s->first_access = raw->access_count;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!grow(raw, (void **)&raw->accesses, raw->access_count, &raw->access_capacity,
+                  sizeof *raw->accesses))
+            return;
+        raw->accesses[raw->access_count++] =
+            (rd_access){one_name(&p->shape, list[i].range), list[i].how, i + 1 == count};
+    }
 }
 
 static bool add_member(rd_raw *raw, uint32_t step)
@@ -278,6 +300,13 @@ rd_range rd_scratch(rd_plan *p, uint64_t at, uint64_t count)
     if (range.at + count > raw->scratch_end)
         raw->scratch_end = range.at + count;
     return range;
+}
+
+rd_range rd_state(rd_plan *p, uint64_t at, uint64_t count)
+{
+    if (at + count > p->raw->state_end)
+        p->raw->state_end = at + count;
+    return (rd_range){RD_STATE, at, count};
 }
 
 uint32_t *rd_peers(rd_plan *p, uint32_t count)
@@ -429,6 +458,7 @@ void rd_plan_generate(rd_plan *p, uint64_t segment_bytes)
         p->algorithm->generate(p, s);
     }
     p->scratch = raw->scratch_end;
+    p->state = raw->state_end;
     rd_planned.generated++;
     rd_planned.steps += raw->count;
 }
@@ -454,6 +484,7 @@ void rd_raw_free(rd_raw *raw)
     rd_free(raw->steps);
     rd_free(raw->groups);
     rd_free(raw->members);
+    rd_free(raw->accesses);
     rd_free(raw->peers);
     rd_free(raw);
 }
@@ -468,6 +499,7 @@ void rd_plan_free(rd_plan *p)
     rd_free(p->forwards);
     rd_free(p->groups);
     rd_free(p->members);
+    rd_free(p->accesses);
     rd_free(p->lanes);
     rd_free(p->straight);
     rd_free(p->starts);

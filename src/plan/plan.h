@@ -27,13 +27,14 @@
 
 #include "base/limits.h"
 #include "base/names.h"
+#include "plan/verbs.h"
 #include "ronda.h"
 
 #define RD_NONE UINT32_MAX
 
-enum { RD_SEND, RD_RECV, RD_FOLD, RD_FOLD_MANY, RD_COPY, RD_MERGE, RD_SCALE };
-/* The call's send buffer, its recv buffer, ours */
-enum { RD_IN, RD_OUT, RD_SCRATCH, RD_BUFFERS };
+/* The call's send buffer, its recv buffer, ours for the time of a call, and what a plan keeps from one
+ * run to the next: zeros before the first, in memory of whoever runs it (rd_job.state) */
+enum { RD_IN, RD_OUT, RD_SCRATCH, RD_STATE, RD_BUFFERS };
 /* Side of the local operand: here op there, there op here */
 enum { RD_HERE_LEFT, RD_HERE_RIGHT };
 
@@ -53,6 +54,23 @@ typedef struct {
     uint8_t buffer;
     uint64_t at, count; /* elements */
 } rd_range;
+
+static inline bool rd_same_range(rd_range a, rd_range b)
+{
+    return a.buffer == b.buffer && a.at == b.at && a.count == b.count;
+}
+
+static inline bool rd_ranges_overlap(rd_range a, rd_range b)
+{
+    return a.buffer == b.buffer && a.at < b.at + b.count && b.at < a.at + a.count;
+}
+
+/* A range that a step touches. */
+typedef struct {
+    rd_range range;
+    uint8_t how; /* RD_READS, RD_WRITES, RD_UPDATES */
+    bool last;   /* of its step, in a list */
+} rd_access;
 
 /* Which ranks share a host: hosts.h */
 typedef struct rd_hosts rd_hosts;
@@ -94,18 +112,22 @@ typedef struct {
     uint32_t group;     /* RD_FOLD_MANY: its group; else RD_NONE */
     /* forwards[first_forward .. + forward_count]: sends of exactly `to` that wait for this last */
     uint32_t first_forward;
-    uint32_t forward_count;
+    uint16_t forward_count;
+    uint16_t chunk;
+    /* RD_LISTED: accesses[first_access ..], up to the one that is the last; else RD_NONE */
+    uint32_t first_access;
     /* send: the recv step by which the peer returns it, or RD_NONE (see below) */
     uint32_t back;
     /* send: the next send of the same range, in another lane, and the one before, or RD_NONE */
     uint32_t twin, elder;
     uint32_t ordinal; /* in its lane: the i-th message to or from the peer */
-    uint32_t chunk, round;
-    uint64_t to_at; /* what is written: all but send */
-    /* What is read: send, fold, copy, merge (merge: to = to op from, by side) */
-    uint64_t from_at;
+    uint32_t round;
+    /* What its verb does with `to` and `from` is in the table; merge: to = to op from, by side.  RD_LISTED:
+     * the first range that it writes, and the first that it reads */
+    uint64_t to_at, from_at;
     uint64_t count;
 } rd_step;
+_Static_assert(sizeof(rd_step) == 80, "plans of many steps are walked often");
 
 /* One fold_many: to = the operands folded in the order listed, in one pass, rounded once.
  * Each operand is a message (a step of verb RD_FOLD_MANY in its peer's lane) or the local range.
@@ -132,15 +154,17 @@ typedef struct rd_plan {
     uint32_t *forwards; /* steps */
     rd_group *groups;
     uint32_t *members;
+    rd_access *accesses; /* of steps that are RD_LISTED */
     rd_plan_lane *lanes;
     /* Steps in generator's order (of a group: the leader alone), or NULL */
     uint32_t *straight;
-    uint32_t step_count, dep_count, forward_count, group_count, member_count, lane_count,
-        straight_count;
+    uint32_t step_count, dep_count, forward_count, group_count, member_count, access_count,
+        lane_count, straight_count;
     uint32_t chunks, rounds;
     uint64_t *starts;    /* shape.starts, or NULL */
     bool straight_lends; /* its straight order has messages that do not fit into a line */
     uint64_t scratch;    /* elements */
+    uint64_t state;      /* elements that are kept from run to run */
     uint64_t sent;       /* elements sent by this rank */
     uint64_t returned;   /* elements of the longest send that may be given back */
     size_t bytes;        /* memory of the plan */
@@ -167,6 +191,9 @@ void rd_copy(rd_plan *p, rd_range from, rd_range to);
 void rd_merge(rd_plan *p, rd_range from, rd_range to, int side); /* side: of `to` */
 /* Nothing, unless MEAN */
 void rd_scale(rd_plan *p, rd_range range);
+/* A step of a verb that is RD_LISTED: its ranges in the order that the verb wants, of which the first that
+ * is written says how long the step is */
+void rd_apply(rd_plan *p, int verb, const rd_access list[], uint32_t count);
 
 /* Of a buffer of RD_BLOCK: this chunk of it */
 rd_range rd_whole(rd_shape s, int buffer);
@@ -185,6 +212,8 @@ uint32_t rd_number(rd_shape s);
 uint32_t rd_numbered(rd_shape s, uint64_t number);
 /* `count` elements of scratch for this chunk alone, at a place of the generator's own counting. */
 rd_range rd_scratch(rd_plan *p, uint64_t at, uint64_t count);
+/* The same of what is kept from run to run; but places are those of the whole call, not of a chunk. */
+rd_range rd_state(rd_plan *p, uint64_t at, uint64_t count);
 /* Room to list peers in, until it is asked for again.  NULL: no memory, and the plan will not be. */
 uint32_t *rd_peers(rd_plan *p, uint32_t count);
 
@@ -229,6 +258,12 @@ void rd_plan_free(rd_plan *p);
 /* As text for people: header, then the steps in an order that a newcomer can follow.  Returns the
  * length needed, like snprintf. */
 size_t rd_plan_print(const rd_plan *p, ronda_type type, ronda_op op, char *text, size_t capacity);
+
+/* The ranges that a step touches, of a group the leader alone, which has all of the group's.  pair: room
+ * for two.  The plan's indices must be sound. */
+const rd_access *rd_step_touches(const rd_plan *p, uint32_t step, rd_access pair[2],
+                                 uint32_t *count);
+bool rd_leads(const rd_plan *p, uint32_t step); /* not one of a group, or its leader */
 
 /* What a shape makes of the user's elements: how long the buffers are, and where block i of a buffer
  * of RD_BLOCKS begins (i up to size). */

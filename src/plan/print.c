@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/names.h"
@@ -75,7 +76,7 @@ static void number_steps(printing *t)
     uint32_t next = 1;
     for (uint32_t i = 0; i < t->shown; i++) {
         const uint32_t step = t->order[i];
-        if (p->steps[step].verb != RD_FOLD_MANY) {
+        if (p->steps[step].group == RD_NONE) {
             t->number[step] = next++;
             continue;
         }
@@ -84,140 +85,6 @@ static void number_steps(printing *t)
         for (uint32_t m = 0; m < g->count; m++)
             if (p->members[g->first + m] != RD_NONE)
                 t->number[p->members[g->first + m]] = next - 1;
-    }
-}
-
-/* --- what a step does --- */
-
-static void say_range(rd_text *w, uint8_t buffer, uint64_t at, uint64_t count)
-{
-    static const char *const names[] = {"in", "out", "scratch"};
-    rd_say(w, "%s[%" PRIu64 "..%" PRIu64 ")", names[buffer], at, at + count);
-}
-
-static const char *sign_of(ronda_op op)
-{
-    switch (op) {
-    case RONDA_PROD:
-        return " * ";
-    case RONDA_BAND:
-        return " & ";
-    case RONDA_BOR:
-        return " | ";
-    case RONDA_BXOR:
-        return " ^ ";
-    case RONDA_SUM:
-    case RONDA_MEAN:
-        return " + ";
-    default:
-        return NULL; /* min, max and whatever else is a function of its operands */
-    }
-}
-
-static void open_fold(const printing *t, rd_text *w)
-{
-    if (!sign_of(t->op))
-        rd_say(w, "%s(", rd_op_name(t->op));
-}
-
-static void between(const printing *t, rd_text *w)
-{
-    rd_say(w, "%s", sign_of(t->op) ? sign_of(t->op) : ", ");
-}
-
-static void close_fold(const printing *t, rd_text *w, const rd_step *s)
-{
-    if (!sign_of(t->op))
-        rd_say(w, ")");
-    if (s->scale)
-        rd_say(w, ", then / %" PRIu32, t->plan->shape.size);
-}
-
-/* The operand that is here. */
-static void say_here(rd_text *w, const rd_step *s)
-{
-    if (s->verb == RD_MERGE || (s->from_buffer == s->to_buffer && s->from_at == s->to_at))
-        rd_say(w, "itself");
-    else
-        say_range(w, s->from_buffer, s->from_at, s->count);
-}
-
-/* A fold of two: the side says which operand stands first. */
-static void say_pair(const printing *t, rd_text *w, const rd_step *s)
-{
-    const bool merge = s->verb == RD_MERGE, here_first = s->side == RD_HERE_LEFT;
-    say_range(w, s->to_buffer, s->to_at, s->count);
-    rd_say(w, " = ");
-    open_fold(t, w);
-    for (int side = 0; side < 2; side++) {
-        if (side)
-            between(t, w);
-        if ((side == 0) == here_first)
-            say_here(w, s);
-        else if (merge)
-            say_range(w, s->from_buffer, s->from_at, s->count);
-        else
-            rd_say(w, "rank %" PRIu32 "'s", s->peer);
-    }
-    close_fold(t, w, s);
-}
-
-/* "ranks 0..4 + in[3..5) + ranks 6..8": runs of ranks that follow each other are said as one. */
-static void say_many(const printing *t, rd_text *w, const rd_step *s)
-{
-    const rd_plan *p = t->plan;
-    const rd_group *g = &p->groups[s->group];
-    say_range(w, s->to_buffer, s->to_at, s->count);
-    rd_say(w, " = ");
-    open_fold(t, w);
-    for (uint32_t i = 0, end; i < g->count; i = end) {
-        const uint32_t step = p->members[g->first + i];
-        end = i + 1;
-        if (i)
-            between(t, w);
-        if (step == RD_NONE) {
-            say_here(w, s);
-            continue;
-        }
-        const uint32_t first = p->steps[step].peer;
-        uint32_t last = first;
-        for (; end < g->count && p->members[g->first + end] != RD_NONE &&
-               p->steps[p->members[g->first + end]].peer == last + 1;
-             end++)
-            last++;
-        if (last == first)
-            rd_say(w, "rank %" PRIu32 "'s", first);
-        else
-            rd_say(w, "ranks %" PRIu32 "..%" PRIu32 "'s", first, last);
-    }
-    close_fold(t, w, s);
-}
-
-static void say_step(const printing *t, rd_text *w, const rd_step *s)
-{
-    switch (s->verb) {
-    case RD_SEND:
-        say_range(w, s->from_buffer, s->from_at, s->count);
-        rd_say(w, " -> rank %" PRIu32, s->peer);
-        break;
-    case RD_RECV:
-        say_range(w, s->to_buffer, s->to_at, s->count);
-        rd_say(w, " <- rank %" PRIu32, s->peer);
-        break;
-    case RD_COPY:
-        say_range(w, s->to_buffer, s->to_at, s->count);
-        rd_say(w, " = ");
-        say_range(w, s->from_buffer, s->from_at, s->count);
-        break;
-    case RD_SCALE:
-        say_range(w, s->to_buffer, s->to_at, s->count);
-        rd_say(w, " = itself / %" PRIu32, t->plan->shape.size);
-        break;
-    case RD_FOLD_MANY:
-        say_many(t, w, s);
-        break;
-    default:
-        say_pair(t, w, s);
     }
 }
 
@@ -311,24 +178,6 @@ static void place_notes(printing *t, rd_text *w, uint32_t step, size_t column)
 
 /* --- the steps --- */
 
-static const char *const verbs[] = {"send", "recv", "fold", "fold_many", "copy", "merge", "scale"};
-
-const char *rd_verb_name(uint8_t verb)
-{
-    return verbs[verb];
-}
-
-void rd_print_range(rd_text *w, uint8_t buffer, uint64_t at, uint64_t count)
-{
-    say_range(w, buffer, at, count);
-}
-
-void rd_print_step(rd_text *w, const rd_plan *p, ronda_op op, const rd_step *s)
-{
-    const printing t = {.plan = p, .op = op};
-    say_step(&t, w, s);
-}
-
 static void measure(printing *t)
 {
     const rd_plan *p = t->plan;
@@ -338,16 +187,15 @@ static void measure(printing *t)
     for (uint32_t i = 0; i < t->shown; i++) {
         const rd_step *s = &p->steps[t->order[i]];
         rd_text nowhere = {0};
-        say_step(t, &nowhere, s);
+        rd_print_step(&nowhere, p, t->op, s);
         if (nowhere.length <= WIDEST_STEP && (int)nowhere.length > t->step_width)
             t->step_width = (int)nowhere.length;
-        if (s->verb == RD_FOLD_MANY && p->groups[s->group].arriving > 1)
+        const rd_verb *v = &rd_verbs[s->verb];
+        if (s->group != RD_NONE && p->groups[s->group].arriving > 1)
             t->number_width = 2 * number + 1;
-        t->folds |= s->verb == RD_FOLD || s->verb == RD_FOLD_MANY;
-        if (s->verb == RD_FOLD_MANY)
-            t->verb_width = 9;
-        else if (s->verb >= RD_MERGE && t->verb_width < 5)
-            t->verb_width = 5;
+        t->folds |= v->flags & RD_FOLDS && v->lane == RD_LANE_FROM;
+        if ((int)strlen(v->name) > t->verb_width)
+            t->verb_width = (int)strlen(v->name);
         if (digits(s->round) > t->round_width)
             t->round_width = digits(s->round);
     }
@@ -361,7 +209,7 @@ static void say_line(printing *t, rd_text *w, uint32_t i)
     const rd_step *s = &p->steps[step], *before = i ? &p->steps[t->order[i - 1]] : NULL;
     char number[32];
     snprintf(number, sizeof number, "%" PRIu32, t->number[step]);
-    if (s->verb == RD_FOLD_MANY && p->groups[s->group].arriving > 1)
+    if (s->group != RD_NONE && p->groups[s->group].arriving > 1)
         snprintf(number, sizeof number, "%" PRIu32 "-%" PRIu32,
                  t->number[step] - p->groups[s->group].arriving + 1, t->number[step]);
 
@@ -375,9 +223,9 @@ static void say_line(printing *t, rd_text *w, uint32_t i)
         else
             pad_to(w, 16 + (size_t)t->round_width + (size_t)t->chunk_width);
     }
-    rd_say(w, "  %*s  %-*s  ", t->number_width, number, t->verb_width, verbs[s->verb]);
+    rd_say(w, "  %*s  %-*s  ", t->number_width, number, t->verb_width, rd_verbs[s->verb].name);
     const size_t column = w->length - w->line + (size_t)t->step_width + 3;
-    say_step(t, w, s);
+    rd_print_step(w, p, t->op, s);
     place_notes(t, w, step, column);
     end_line(w);
 }
@@ -508,6 +356,10 @@ static void say_size(const printing *t, rd_text *w)
                plural(p->scratch * p->shape.width));
     else
         rd_say(w, "  scratch   none\n");
+    if (p->state)
+        rd_say(w, "  state     %" PRIu64 " element%s, %" PRIu64 " byte%s, kept from run to run\n",
+               p->state, plural(p->state), p->state * p->shape.width,
+               plural(p->state * p->shape.width));
     rd_say(w, "  memory    %zu bytes for the plan\n", p->bytes);
     if (p->straight)
         rd_say(

@@ -14,9 +14,8 @@ typedef struct {
 
 void rd_say(rd_text *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* For pictures: one verb, "fold"; one range, "in[0..3)"; one step, "out[0..3) = rank 1's + in[0..3)"
+/* For pictures: one range, "in[0..3)"; one step, "out[0..3) = rank 1's + in[0..3)"
  * (of a group the leader). */
-const char *rd_verb_name(uint8_t verb);
 void rd_print_range(rd_text *w, uint8_t buffer, uint64_t at, uint64_t count);
 void rd_print_step(rd_text *w, const rd_plan *p, ronda_op op, const rd_step *s);
 

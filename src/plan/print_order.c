@@ -12,7 +12,7 @@
 
 static uint32_t leader_of(const rd_plan *p, uint32_t step)
 {
-    return p->steps[step].verb == RD_FOLD_MANY ? p->groups[p->steps[step].group].leader : step;
+    return p->steps[step].group == RD_NONE ? step : p->groups[p->steps[step].group].leader;
 }
 
 typedef struct {

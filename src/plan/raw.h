@@ -10,7 +10,8 @@ typedef struct {
     uint32_t peer;  /* RD_NONE: local */
     uint32_t group; /* fold_many: groups[group]; else RD_NONE */
     uint32_t chunk, round;
-    rd_range from, to; /* send: from; recv: to; the steps of a fold_many all have both */
+    uint32_t first_access; /* as in rd_step */
+    rd_range from, to;     /* send: from; recv: to; the steps of a fold_many all have both */
 } rd_raw_step;
 
 typedef struct {
@@ -23,10 +24,12 @@ typedef struct rd_raw {
     rd_raw_step *steps; /* as the generator said them */
     rd_raw_group *groups;
     uint32_t *members;
-    uint32_t count, capacity, group_count, group_capacity, member_count, member_capacity;
+    rd_access *accesses;
+    uint32_t count, capacity, group_count, group_capacity, member_count, member_capacity,
+        access_count, access_capacity;
     uint32_t chunk, round;
     uint64_t scratch_base; /* of this chunk */
-    uint64_t scratch_end;
+    uint64_t scratch_end, state_end;
     uint32_t *peers; /* what rd_peers() gave last */
     uint32_t peer_capacity;
     bool failed; /* no memory */
@@ -49,8 +52,8 @@ extern _Thread_local rd_plan_work rd_planned;
 
 void rd_raw_free(rd_raw *raw);
 
-/* What a raw step touches.  A fold_many's reading and writing is its leader's. */
-bool rd_raw_reads(const rd_raw *raw, uint32_t step, rd_range *range);
-bool rd_raw_writes(const rd_raw *raw, uint32_t step, rd_range *range);
+/* As rd_step_touches(). */
+const rd_access *rd_raw_touches(const rd_raw *raw, uint32_t step, rd_access pair[2],
+                                uint32_t *count);
 
 #endif

@@ -26,30 +26,6 @@ typedef struct {
     rd_hazards hazards;
 } sealing;
 
-bool rd_raw_reads(const rd_raw *raw, uint32_t step, rd_range *range)
-{
-    const rd_raw_step *s = &raw->steps[step];
-    *range = s->from;
-    if (s->verb == RD_SEND || s->verb == RD_FOLD || s->verb == RD_COPY || s->verb == RD_MERGE ||
-        s->verb == RD_SCALE)
-        return true;
-    if (s->verb != RD_FOLD_MANY || raw->groups[s->group].leader != step)
-        return false;
-    const rd_raw_group *g = &raw->groups[s->group];
-    for (uint32_t i = 0; i < g->count; i++)
-        if (raw->members[g->first + i] == RD_NONE)
-            return true;
-    return false;
-}
-
-/* A merge reads its target too, but whoever writes waits for the same steps. */
-bool rd_raw_writes(const rd_raw *raw, uint32_t step, rd_range *range)
-{
-    const rd_raw_step *s = &raw->steps[step];
-    *range = s->to;
-    return s->verb != RD_SEND && (s->verb != RD_FOLD_MANY || raw->groups[s->group].leader == step);
-}
-
 /* --- lanes --- */
 
 /* Numbers the lanes as the generator first spoke of them, so that an engine goes round them in the
@@ -92,7 +68,8 @@ static rd_step from_raw(const rd_raw_step *r, uint32_t lane)
                      .back = RD_NONE,
                      .twin = RD_NONE,
                      .elder = RD_NONE,
-                     .chunk = r->chunk,
+                     .first_access = r->first_access,
+                     .chunk = (uint16_t)r->chunk,
                      .round = r->round,
                      .to_at = r->to.at,
                      .from_at = r->from.at,
@@ -131,6 +108,14 @@ static bool lay_out(sealing *s)
     }
     rd_free(order);
     return true;
+}
+
+/* They stay as they were said. */
+static void keep_accesses(rd_plan *p)
+{
+    p->accesses = p->raw->accesses;
+    p->access_count = p->raw->access_count;
+    p->raw->accesses = NULL;
 }
 
 static bool place_groups(sealing *s)
@@ -183,10 +168,16 @@ static void depend(rd_plan *p, rd_step *t, uint32_t i)
 
 static bool reads_what(const rd_raw *raw, const rd_edge *e)
 {
-    rd_range wrote, reads;
-    return rd_raw_writes(raw, e->from, &wrote) && rd_raw_reads(raw, e->to, &reads) &&
-           wrote.buffer == reads.buffer && wrote.at < reads.at + reads.count &&
-           reads.at < wrote.at + wrote.count;
+    rd_access left[2], right[2];
+    uint32_t lefts, rights;
+    const rd_access *before = rd_raw_touches(raw, e->from, left, &lefts),
+                    *after = rd_raw_touches(raw, e->to, right, &rights);
+    for (uint32_t i = 0; i < lefts; i++)
+        for (uint32_t k = 0; k < rights; k++)
+            if (before[i].how & RD_WRITES && after[k].how & RD_READS &&
+                rd_ranges_overlap(before[i].range, after[k].range))
+                return true;
+    return false;
 }
 
 static bool find_deps(sealing *s)
@@ -376,7 +367,7 @@ static bool find_straight(sealing *s)
         return false;
     for (uint32_t i = 0; i < s->raw->count; i++) {
         const rd_raw_step *r = &s->raw->steps[i];
-        if (r->verb != RD_FOLD_MANY || s->raw->groups[r->group].leader == i)
+        if (r->group == RD_NONE || s->raw->groups[r->group].leader == i)
             p->straight[p->straight_count++] = s->place[i];
         if (r->peer != RD_NONE && r->to.count > RD_INLINE_BYTES / p->shape.width)
             p->straight_lends = true;
@@ -388,8 +379,8 @@ static size_t memory_of(const rd_plan *p)
 {
     return sizeof *p + p->step_count * sizeof *p->steps + p->dep_count * sizeof *p->deps +
            p->forward_count * sizeof *p->forwards + p->group_count * sizeof *p->groups +
-           p->member_count * sizeof *p->members + p->lane_count * sizeof *p->lanes +
-           p->straight_count * sizeof *p->straight +
+           p->member_count * sizeof *p->members + p->access_count * sizeof *p->accesses +
+           p->lane_count * sizeof *p->lanes + p->straight_count * sizeof *p->straight +
            (p->starts ? 2 * (p->shape.size + (size_t)1) * sizeof *p->starts : 0);
 }
 
@@ -408,6 +399,7 @@ bool rd_plan_seal(rd_plan *p)
         assert(p->step_count == raw->count && p->dep_count <= s.hazards.count);
         find_twins(&s);
         find_backs(p);
+        keep_accesses(p);
         p->bytes = memory_of(p);
     }
     rd_hazards_free(&s.hazards);

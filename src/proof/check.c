@@ -39,10 +39,8 @@ bool rd_refuse_memory(rd_checking *c)
 
 const char *rd_step_text(const rd_plan *p, uint32_t step, char text[RD_STEP_TEXT])
 {
-    static const char *const verbs[] = {"send", "recv",  "fold", "fold_many",
-                                        "copy", "merge", "scale"};
     const rd_step *s = &p->steps[step];
-    const char *verb = s->verb <= RD_SCALE ? verbs[s->verb] : "step";
+    const char *verb = s->verb < rd_verb_count ? rd_verbs[s->verb].name : "step";
     if (s->peer == RD_NONE)
         snprintf(text, RD_STEP_TEXT, "local %s #%u", verb, s->ordinal);
     else
@@ -124,6 +122,10 @@ static bool check_sum(reading *r, uint32_t rank, uint64_t element, uint64_t brou
         if (kind == RD_TERM_SCALE)
             return refuse_result(c, rank, element,
                                  "is divided at the wrong place or once too often");
+        if (kind == RD_TERM_STATE || kind == RD_TERM_MADE)
+            return refuse_result(c, rank, element,
+                                 kind == RD_TERM_STATE ? "has what some rank kept from before in it"
+                                                       : "is no sum of what the ranks brought");
         if (kind == RD_TERM_LEAF) {
             if (!count_leaf(r, next, rank, element, brought, met++))
                 return false;
@@ -157,8 +159,8 @@ static bool check_token(reading *r, uint32_t rank)
         const int kind = rd_term_kind(t, next);
         if (kind == RD_TERM_GARBAGE || kind == RD_TERM_SCALE)
             return rd_refuse(c, "rank %u: the token is made of memory that nobody wrote", rank);
-        if (kind == RD_TERM_LEAF) {
-            met++;
+        if (kind == RD_TERM_LEAF || kind == RD_TERM_STATE) {
+            met += kind == RD_TERM_LEAF;
             continue;
         }
         const rd_term *operands = rd_term_operands(t, next, pair, &count);
@@ -178,10 +180,13 @@ static bool check_leaf(rd_checking *c, uint32_t rank, uint64_t at, uint32_t owne
     const rd_term term = result_of(c, rank, at);
     if (term == rd_term_leaf(&c->terms, owner, element))
         return true;
-    if (rd_term_kind(&c->terms, term) != RD_TERM_LEAF)
+    const int kind = rd_term_kind(&c->terms, term);
+    if (kind != RD_TERM_LEAF)
         return refuse_result(c, rank, at,
-                             term == RD_GARBAGE ? "is memory that nobody wrote"
-                                                : "is folded from several");
+                             kind == RD_TERM_GARBAGE ? "is memory that nobody wrote"
+                             : kind == RD_TERM_STATE ? "is what some rank kept from before"
+                             : kind == RD_TERM_MADE  ? "is not what some rank brought"
+                                                     : "is folded from several");
     return rd_refuse(
         c,
         "rank %u: element %llu of the result is rank %u's element %u, not rank %u's element %llu",
@@ -235,6 +240,16 @@ static bool check_element(reading *r, uint32_t rank, uint64_t e)
     return check_sum(r, rank, e, brought, ranks);
 }
 
+/* What the next run begins with must be something, too. */
+static bool check_state(rd_checking *c, uint32_t rank)
+{
+    for (uint64_t e = 0; e < c->plans[rank]->state; e++)
+        if (c->values[c->memory[rank].at[RD_STATE] + e] == RD_GARBAGE)
+            return rd_refuse(c, "rank %u: state[%llu] is left as memory that nobody wrote", rank,
+                             (unsigned long long)e);
+    return true;
+}
+
 bool rd_check_results(rd_checking *c)
 {
     const bool barrier = c->plans[0]->shape.kind == RONDA_BARRIER;
@@ -246,6 +261,7 @@ bool rd_check_results(rd_checking *c)
         const uint64_t count = rd_out_count(&c->plans[rank]->shape);
         for (uint64_t e = 0; e < count && ok; e++)
             ok = check_element(&r, rank, e);
+        ok = ok && check_state(c, rank);
     }
     rd_free(r.seen);
     rd_free(r.stack);
@@ -279,13 +295,15 @@ static bool prove(rd_checking *c)
     if (!rd_check_structure(c))
         return false;
     uint64_t brought = c->plans[0]->shape.kind == RONDA_BROADCAST ? c->plans[0]->shape.count : 0;
+    uint64_t states = 0;
     for (uint32_t r = 0; r < c->n; r++) {
         const uint64_t count = rd_in_count(&c->plans[r]->shape);
         brought = count > brought ? count : brought;
+        states = c->plans[r]->state > states ? c->plans[r]->state : states;
     }
-    if (!rd_terms_start(&c->terms, c->n, brought))
+    if (!rd_terms_start(&c->terms, c->n, brought, states))
         return rd_refuse(c, "%llu elements on each of %u ranks are too many for a proof",
-                         (unsigned long long)brought, c->n);
+                         (unsigned long long)(brought + states), c->n);
     if (!allocate_more(c))
         return rd_refuse_memory(c);
     return rd_check_matches(c) && rd_check_runs(c) && rd_check_races(c) && rd_check_results(c);

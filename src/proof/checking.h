@@ -37,13 +37,6 @@ enum { RD_STEP_TEXT = 64 };
 const char *rd_step_text(const rd_plan *p, uint32_t step, char text[RD_STEP_TEXT]);
 const char *rd_buffer_text(uint8_t buffer);
 
-/* What a step of a plan of sound structure touches.  A group's reading and writing is its leader's;
- * merge and scale read what they write, too. */
-bool rd_step_reads(const rd_plan *p, uint32_t step, rd_range *range);
-bool rd_step_writes(const rd_plan *p, uint32_t step, rd_range *range);
-bool rd_ranges_equal(rd_range a, rd_range b);
-bool rd_leads(const rd_plan *p, uint32_t step); /* not one of a group, or its leader */
-
 /* The parts, in the order in which they run; false: refused. */
 bool rd_check_structure(rd_checking *c); /* indices, ranges, lanes, groups, marks */
 bool rd_check_matches(rd_checking *c);   /* each send has its receive, of the same size */

@@ -134,12 +134,12 @@ static void cut_at(analysis *a, rd_range range)
 static void cut_memory(analysis *a)
 {
     const uint64_t cells = cells_in(a);
-    rd_range range;
+    rd_access pair[2];
+    uint32_t count;
     for (uint32_t i = 0; i < a->p->step_count; i++) {
-        if (rd_step_reads(a->p, i, &range))
-            cut_at(a, range);
-        if (rd_step_writes(a->p, i, &range))
-            cut_at(a, range);
+        const rd_access *touched = rd_step_touches(a->p, i, pair, &count);
+        for (uint32_t k = 0; k < count; k++)
+            cut_at(a, touched[k].range);
     }
     a->piece[0] = 0;
     for (uint64_t e = 1; e <= cells; e++)
@@ -149,7 +149,7 @@ static void cut_memory(analysis *a)
 
 /* --- who touches what --- */
 
-/* Counts (entries NULL) or enters the accesses of a step, its reading before its writing. */
+/* Counts (entries NULL) or enters that a step reads or writes a range. */
 static void enter(analysis *a, uint32_t step, rd_range range, bool writes)
 {
     if (range.count == 0)
@@ -163,15 +163,19 @@ static void enter(analysis *a, uint32_t step, rd_range range, bool writes)
     }
 }
 
+/* All accesses; of a step its reading before its writing. */
 static void enter_all(analysis *a)
 {
-    rd_range range;
+    rd_access pair[2];
+    uint32_t count;
     for (uint32_t i = 0; i < a->ordered; i++) {
-        const uint32_t step = a->order[i];
-        if (rd_step_reads(a->p, step, &range))
-            enter(a, step, range, false);
-        if (rd_step_writes(a->p, step, &range))
-            enter(a, step, range, true);
+        const rd_access *touched = rd_step_touches(a->p, a->order[i], pair, &count);
+        for (uint32_t k = 0; k < count; k++)
+            if (touched[k].how & RD_READS)
+                enter(a, a->order[i], touched[k].range, false);
+        for (uint32_t k = 0; k < count; k++)
+            if (touched[k].how & RD_WRITES)
+                enter(a, a->order[i], touched[k].range, true);
     }
 }
 
@@ -288,15 +292,15 @@ static bool check_back(const analysis *a, uint32_t send)
         if (dep != send && !done_when_taken(a, send, dep))
             return refuse_back(a, send, "have to wait for", dep);
     }
-    rd_range from, to;
-    rd_step_reads(p, send, &from);
-    rd_step_writes(p, recv, &to);
+    const rd_step *s = &p->steps[send], *r = &p->steps[recv];
+    const rd_range from = {s->from_buffer, s->from_at, s->count},
+                   to = {r->to_buffer, r->to_at, r->count};
     if (to.count == 0)
         return true;
     const uint32_t begin = a->piece[cell_of(a, to)], end = a->piece[cell_of(a, to) + to.count - 1];
     for (uint64_t i = a->first[begin]; i < a->first[end + 1]; i++) {
         const uint32_t step = a->entries[i] / 2;
-        const bool fine = step == recv || (step == send && rd_ranges_equal(from, to)) ||
+        const bool fine = step == recv || (step == send && rd_same_range(from, to)) ||
                           done_when_taken(a, send, step) || knows(a, step, recv);
         if (!fine)
             return refuse_back(a, send, "be in the way of", step);

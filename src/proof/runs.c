@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "proof/made.h"
 
 typedef struct {
     rd_checking *c;
@@ -134,15 +135,25 @@ static uint32_t obstacle(const machine *m, uint32_t rank, uint32_t step)
 
 /* --- running a step --- */
 
-static rd_term scaled(machine *m, const rd_step *s, rd_term term)
-{
-    return s->scale && m->c->n > 1 ? rd_term_scale(&m->c->terms, term) : term;
-}
-
-static void compute_group(machine *m, uint32_t rank, uint32_t step)
+/* A step of this rank, and what is there for it. */
+static rd_making making(const machine *m, uint32_t rank, uint32_t step)
 {
     const rd_plan *p = m->c->plans[rank];
     const rd_step *s = &p->steps[step];
+    const bool receives = s->peer != RD_NONE && s->group == RD_NONE;
+    return (rd_making){.terms = &m->c->terms,
+                       .plan = p,
+                       .step = s,
+                       .message = receives ? message(m, rank, step) : NULL,
+                       .memory = {cells_of(m, rank, RD_IN, 0), cells_of(m, rank, RD_OUT, 0),
+                                  cells_of(m, rank, RD_SCRATCH, 0),
+                                  cells_of(m, rank, RD_STATE, 0)}};
+}
+
+static void compute_group(machine *m, uint32_t rank, const rd_making *made)
+{
+    const rd_plan *p = made->plan;
+    const rd_step *s = made->step;
     const rd_group *group = &p->groups[s->group];
     rd_term *to = cells_of(m, rank, s->to_buffer, s->to_at);
     for (uint32_t i = 0; i < group->count; i++) {
@@ -153,33 +164,17 @@ static void compute_group(machine *m, uint32_t rank, uint32_t step)
     for (uint64_t e = 0; e < s->count; e++) {
         for (uint32_t i = 0; i < group->count; i++)
             m->operands[i] = m->sources[i][e];
-        to[e] = scaled(m, s, rd_term_many(&m->c->terms, m->operands, group->count));
+        to[e] = rd_making_scaled(made, rd_term_many(made->terms, m->operands, group->count));
     }
 }
 
 static void compute(machine *m, uint32_t rank, uint32_t step)
 {
-    rd_terms *t = &m->c->terms;
-    const rd_step *s = &m->c->plans[rank]->steps[step];
-    if (s->verb == RD_FOLD_MANY) {
-        compute_group(m, rank, step);
-        return;
-    }
-    const bool local = s->peer == RD_NONE, left = s->side == RD_HERE_LEFT;
-    rd_term *to = cells_of(m, rank, s->to_buffer, s->to_at);
-    const rd_term *from = s->verb == RD_RECV ? NULL : cells_of(m, rank, s->from_buffer, s->from_at);
-    const rd_term *here = s->verb == RD_MERGE ? to : from;
-    const rd_term *there = local ? from : message(m, rank, step);
-    for (uint64_t e = 0; e < s->count; e++) {
-        if (s->verb == RD_RECV || s->verb == RD_COPY)
-            to[e] = there[e];
-        else if (s->verb == RD_SCALE)
-            to[e] = m->c->n > 1 ? rd_term_scale(t, to[e]) : to[e];
-        else
-            to[e] = scaled(m, s,
-                           left ? rd_term_fold(t, here[e], there[e])
-                                : rd_term_fold(t, there[e], here[e]));
-    }
+    const rd_making made = making(m, rank, step);
+    if (made.step->group != RD_NONE)
+        compute_group(m, rank, &made);
+    else
+        rd_makes[made.step->verb](&made);
 }
 
 static void post(machine *m, uint32_t rank, uint32_t step)
@@ -281,7 +276,7 @@ static void run_actor(machine *m, uint32_t actor)
     }
 }
 
-/* What a rank brings: its input, wherever that is; of a broadcast the root's buffer. */
+/* What a rank brings: its input, wherever that is; of a broadcast the root's buffer; and its state. */
 static void bring(machine *m, uint32_t rank)
 {
     const rd_shape *s = &m->c->plans[rank]->shape;
@@ -291,6 +286,8 @@ static void bring(machine *m, uint32_t rank)
     rd_term *own = cells_of(m, rank, name, s->in_place && name == RD_OUT ? rd_place_at(s) : 0);
     for (uint64_t e = 0; e < count; e++)
         own[e] = rd_term_leaf(&m->c->terms, rank, e);
+    for (uint64_t e = 0; e < m->c->plans[rank]->state; e++)
+        *cells_of(m, rank, RD_STATE, e) = rd_term_state(&m->c->terms, rank, e);
 }
 
 static void set_up(machine *m)
@@ -437,12 +434,12 @@ static bool run(machine *m)
     return all_done(m);
 }
 
-/* Scratch may end differently; what the caller sees may not. */
+/* Scratch may end differently; what the caller and the next run see may not. */
 static bool same_values(rd_checking *c, const rd_term *cells)
 {
     for (uint32_t r = 0; r < c->n; r++)
-        for (uint8_t b = RD_IN; b <= RD_OUT; b++)
-            for (uint64_t e = 0; e < c->memory[r].length[b]; e++)
+        for (uint8_t b = 0; b < RD_BUFFERS; b++)
+            for (uint64_t e = 0; b != RD_SCRATCH && e < c->memory[r].length[b]; e++)
                 if (cells[c->memory[r].at[b] + e] != c->values[c->memory[r].at[b] + e])
                     return rd_refuse(c, "rank %u: %s[%llu] ends otherwise when walked straight", r,
                                      rd_buffer_text(b), (unsigned long long)e);

@@ -18,41 +18,9 @@ enum {
 
 const char *rd_buffer_text(uint8_t buffer)
 {
-    return buffer == RD_IN ? "in" : buffer == RD_OUT ? "out" : "scratch";
-}
-
-bool rd_ranges_equal(rd_range a, rd_range b)
-{
-    return a.buffer == b.buffer && a.at == b.at && a.count == b.count;
-}
-
-bool rd_leads(const rd_plan *p, uint32_t step)
-{
-    return p->steps[step].verb != RD_FOLD_MANY || p->groups[p->steps[step].group].leader == step;
-}
-
-bool rd_step_reads(const rd_plan *p, uint32_t step, rd_range *range)
-{
-    const rd_step *s = &p->steps[step];
-    *range = (rd_range){s->from_buffer, s->from_at, s->count};
-    switch (s->verb) {
-    case RD_SEND:
-    case RD_FOLD:
-    case RD_COPY:
-    case RD_MERGE:
-        return true;
-    case RD_FOLD_MANY:
-        return rd_leads(p, step) && p->groups[s->group].count > p->groups[s->group].arriving;
-    default:
-        return false;
-    }
-}
-
-bool rd_step_writes(const rd_plan *p, uint32_t step, rd_range *range)
-{
-    const rd_step *s = &p->steps[step];
-    *range = (rd_range){s->to_buffer, s->to_at, s->count};
-    return s->verb != RD_SEND && rd_leads(p, step);
+    static const char *const names[] = {"in", "out", "scratch", "state"};
+    _Static_assert(sizeof names / sizeof *names == RD_BUFFERS, "each buffer has a name");
+    return names[buffer];
 }
 
 /* --- the call --- */
@@ -116,7 +84,7 @@ static bool check_shape(rd_checking *c, uint32_t rank)
     if (s->kind == RONDA_BARRIER && s->count != 1)
         return rd_refuse(c, "rank %u: a barrier has one token, not %llu", rank,
                          (unsigned long long)s->count);
-    if (s->count > MOST_CELLS || p->scratch > MOST_CELLS)
+    if (s->count > MOST_CELLS || p->scratch > MOST_CELLS || p->state > MOST_CELLS)
         return refuse_size(c, rank);
     return check_starts(c, rank);
 }
@@ -128,7 +96,7 @@ static bool number_all(rd_checking *c)
     for (uint32_t r = 0; r < c->n; r++) {
         const rd_plan *p = c->plans[r];
         const uint64_t length[RD_BUFFERS] = {rd_in_count(&p->shape), rd_out_count(&p->shape),
-                                             p->scratch};
+                                             p->scratch, p->state};
         for (int b = 0; b < RD_BUFFERS; b++) {
             c->memory[r].at[b] = c->cells;
             c->memory[r].length[b] = length[b];
@@ -169,7 +137,7 @@ static bool check_range(rd_checking *c, uint32_t rank, uint32_t step, rd_range r
                          (unsigned long long)range.count, name, (unsigned long long)range.at,
                          (unsigned long long)length);
     /* In place, one memory must not go by two names: overlaps could not be seen. */
-    if (s->in_place && range.buffer != RD_SCRATCH && range.buffer != rd_place_name(s))
+    if (s->in_place && range.buffer <= RD_OUT && range.buffer != rd_place_name(s))
         return rd_refuse(c, "rank %u: %s names %s, which has another name in place", rank,
                          rd_step_text(p, step, text), name);
     if (!writes || range.buffer != RD_IN || range.count == 0)
@@ -181,25 +149,43 @@ static bool check_range(rd_checking *c, uint32_t rank, uint32_t step, rd_range r
                      rd_step_text(p, step, text), (unsigned long long)range.at);
 }
 
+/* Ranges of which one is written are apart or one and the same, but nothing is written twice. */
+static bool check_apart(rd_checking *c, uint32_t rank, uint32_t step, const rd_access *a,
+                        const rd_access *b)
+{
+    const rd_plan *p = c->plans[rank];
+    const bool writes = (a->how | b->how) & RD_WRITES, twice = a->how & b->how & RD_WRITES;
+    char text[RD_STEP_TEXT];
+    if (!writes || !rd_ranges_overlap(a->range, b->range) ||
+        (!twice && rd_same_range(a->range, b->range)))
+        return true;
+    const rd_access *first = b->how & RD_READS ? b : a, *second = first == a ? b : a;
+    return rd_refuse(c, "rank %u: %s %s %s[%llu] while it writes [%llu], and they overlap", rank,
+                     rd_step_text(p, step, text), twice ? "writes" : "reads",
+                     rd_buffer_text(first->range.buffer), (unsigned long long)first->range.at,
+                     (unsigned long long)second->range.at);
+}
+
 static bool check_ranges(rd_checking *c, uint32_t rank, uint32_t step)
 {
     const rd_plan *p = c->plans[rank];
     const rd_step *s = &p->steps[step];
+    const rd_verb *v = &rd_verbs[s->verb];
     char text[RD_STEP_TEXT];
-    rd_range from, to;
-    const bool reads = rd_step_reads(p, step, &from), writes = rd_step_writes(p, step, &to);
-    if ((reads && !check_range(c, rank, step, from, false)) ||
-        (writes && !check_range(c, rank, step, to, true)))
-        return false;
-    if (s->verb == RD_SCALE && (s->from_buffer != s->to_buffer || s->from_at != s->to_at))
+    rd_access pair[2];
+    uint32_t count;
+    const rd_access *touched = rd_step_touches(p, step, pair, &count);
+    for (uint32_t i = 0; i < count; i++)
+        if (!check_range(c, rank, step, touched[i].range, touched[i].how & RD_WRITES))
+            return false;
+    if (v->to == RD_UPDATES && !v->from &&
+        (s->from_buffer != s->to_buffer || s->from_at != s->to_at))
         return rd_refuse(c, "rank %u: %s reads another range than it writes", rank,
                          rd_step_text(p, step, text));
-    const bool apart =
-        from.buffer != to.buffer || from.at >= to.at + to.count || to.at >= from.at + from.count;
-    if (reads && writes && !apart && from.at != to.at)
-        return rd_refuse(c, "rank %u: %s reads %s[%llu] while it writes [%llu], and they overlap",
-                         rank, rd_step_text(p, step, text), rd_buffer_text(from.buffer),
-                         (unsigned long long)from.at, (unsigned long long)to.at);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (!check_apart(c, rank, step, &touched[i], &touched[k]))
+                return false;
     return true;
 }
 
@@ -220,7 +206,7 @@ static bool check_group(rd_checking *c, uint32_t rank, uint32_t g)
         const uint32_t m = p->members[group->first + i];
         if (m == RD_NONE)
             continue;
-        if (m >= p->step_count || p->steps[m].verb != RD_FOLD_MANY || p->steps[m].group != g)
+        if (m >= p->step_count || p->steps[m].group != g)
             return rd_refuse(c, "rank %u: operand %u of group %u is no message of it", rank, i, g);
         if (p->steps[m].count != p->steps[group->leader].count)
             return rd_refuse(c, "rank %u: operands of group %u differ in size", rank, g);
@@ -241,14 +227,15 @@ static bool check_groups(rd_checking *c, uint32_t rank)
     const rd_plan *p = c->plans[rank];
     uint64_t messages = 0, listed = 0;
     for (uint32_t i = 0; i < p->step_count; i++) {
-        if ((p->steps[i].verb == RD_FOLD_MANY) != (p->steps[i].group != RD_NONE))
+        const bool grouped = rd_verbs[p->steps[i].verb].flags & RD_GROUPED;
+        if (grouped != (p->steps[i].group != RD_NONE))
             return rd_refuse(
                 c, "rank %u: step %u has a group without being a fold_many, or the reverse", rank,
                 i);
         if (p->steps[i].group != RD_NONE && p->steps[i].group >= p->group_count)
             return rd_refuse(c, "rank %u: step %u is in group %u of %u", rank, i, p->steps[i].group,
                              p->group_count);
-        messages += p->steps[i].verb == RD_FOLD_MANY;
+        messages += grouped;
     }
     if (p->group_count == 0)
         return true;
@@ -289,12 +276,11 @@ static bool check_lane(rd_checking *c, uint32_t rank, uint32_t l)
                          c->n);
     for (uint32_t i = lane->first; i < lane->end; i++) {
         const rd_step *s = &p->steps[i];
-        const bool receives = s->verb == RD_RECV || s->verb == RD_FOLD || s->verb == RD_FOLD_MANY;
-        const bool local = s->verb == RD_COPY || s->verb == RD_MERGE || s->verb == RD_SCALE;
-        if (s->lane != l || s->peer != lane->peer ||
-            !(lane->peer == RD_NONE ? local
-              : lane->sends         ? s->verb == RD_SEND
-                                    : receives))
+        const int kind = lane->peer == RD_NONE ? RD_LANE_HERE
+                         : lane->sends         ? RD_LANE_TO
+                                               : RD_LANE_FROM;
+        if (s->lane != l || s->peer != lane->peer || s->verb >= rd_verb_count ||
+            rd_verbs[s->verb].lane != kind)
             return rd_refuse(
                 c,
                 "rank %u: step %u (verb %u, peer %u) is not in the lane of its peer and direction",
@@ -304,6 +290,23 @@ static bool check_lane(rd_checking *c, uint32_t rank, uint32_t l)
                              i - lane->first, s->ordinal);
     }
     return true;
+}
+
+/* The list of all accesses ends with a last one (check_plan), so each list in it does. */
+static bool check_accesses(rd_checking *c, uint32_t rank, uint32_t step)
+{
+    const rd_plan *p = c->plans[rank];
+    const rd_step *s = &p->steps[step];
+    const bool listed = rd_verbs[s->verb].flags & RD_LISTED;
+    char text[RD_STEP_TEXT];
+    bool ok = listed ? s->first_access < p->access_count : s->first_access == RD_NONE;
+    for (uint32_t i = s->first_access; ok && listed; i++) {
+        ok = p->accesses[i].how && p->accesses[i].how <= RD_UPDATES;
+        if (p->accesses[i].last)
+            break;
+    }
+    return ok || rd_refuse(c, "rank %u: the ranges of %s are not in the list", rank,
+                           rd_step_text(p, step, text));
 }
 
 static bool check_indices(rd_checking *c, uint32_t rank, uint32_t step)
@@ -329,10 +332,43 @@ static bool check_indices(rd_checking *c, uint32_t rank, uint32_t step)
         return rd_refuse(
             c, "rank %u: %s waits, scales or forwards, which is its group's leader's to do", rank,
             rd_step_text(p, step, text));
-    if (s->side > RD_HERE_RIGHT ||
-        (s->scale && s->verb != RD_FOLD && s->verb != RD_FOLD_MANY && s->verb != RD_MERGE))
+    if (s->side > RD_HERE_RIGHT || (s->scale && !(rd_verbs[s->verb].flags & RD_SCALES)))
         return rd_refuse(c, "rank %u: %s has a side or a scale that means nothing", rank,
                          rd_step_text(p, step, text));
+    return true;
+}
+
+/* What a send sends. */
+static rd_range sent(const rd_step *s)
+{
+    return (rd_range){s->from_buffer, s->from_at, s->count};
+}
+
+static bool writes_exactly(const rd_plan *p, uint32_t step, rd_range range)
+{
+    rd_access pair[2];
+    uint32_t count;
+    const rd_access *touched = rd_step_touches(p, step, pair, &count);
+    for (uint32_t i = 0; i < count; i++)
+        if (touched[i].how & RD_WRITES && rd_same_range(touched[i].range, range))
+            return true;
+    return false;
+}
+
+static bool check_forwards(rd_checking *c, uint32_t rank, uint32_t step)
+{
+    const rd_plan *p = c->plans[rank];
+    const rd_step *s = &p->steps[step];
+    char text[RD_STEP_TEXT], other[RD_STEP_TEXT];
+    for (uint32_t i = 0; i < s->forward_count; i++) {
+        const uint32_t f = p->forwards[s->first_forward + i];
+        if (f >= p->step_count || p->steps[f].verb != RD_SEND)
+            return rd_refuse(c, "rank %u: %s forwards step %u, which is no send", rank,
+                             rd_step_text(p, step, text), f);
+        if (!writes_exactly(p, step, sent(&p->steps[f])))
+            return rd_refuse(c, "rank %u: %s forwards %s, which sends another range", rank,
+                             rd_step_text(p, step, text), rd_step_text(p, f, other));
+    }
     return true;
 }
 
@@ -342,25 +378,14 @@ static bool check_marks(rd_checking *c, uint32_t rank, uint32_t step)
     const rd_plan *p = c->plans[rank];
     const rd_step *s = &p->steps[step];
     char text[RD_STEP_TEXT], other[RD_STEP_TEXT];
-    rd_range to, from;
-    for (uint32_t i = 0; i < s->forward_count; i++) {
-        const uint32_t f = p->forwards[s->first_forward + i];
-        if (f >= p->step_count || p->steps[f].verb != RD_SEND)
-            return rd_refuse(c, "rank %u: %s forwards step %u, which is no send", rank,
-                             rd_step_text(p, step, text), f);
-        rd_step_reads(p, f, &from);
-        if (!rd_step_writes(p, step, &to) || !rd_ranges_equal(from, to))
-            return rd_refuse(c, "rank %u: %s forwards %s, which sends another range", rank,
-                             rd_step_text(p, step, text), rd_step_text(p, f, other));
-    }
+    if (!check_forwards(c, rank, step))
+        return false;
     const uint32_t twins[] = {s->twin, s->elder};
     for (int i = 0; i < 2; i++) {
         if (twins[i] == RD_NONE)
             continue;
-        const bool sends =
-            twins[i] < p->step_count && p->steps[twins[i]].verb == RD_SEND && s->verb == RD_SEND;
-        if (!sends || !rd_step_reads(p, step, &to) || !rd_step_reads(p, twins[i], &from) ||
-            !rd_ranges_equal(from, to))
+        if (twins[i] >= p->step_count || p->steps[twins[i]].verb != RD_SEND || s->verb != RD_SEND ||
+            !rd_same_range(sent(s), sent(&p->steps[twins[i]])))
             return rd_refuse(c, "rank %u: %s is said to have a twin in step %u", rank,
                              rd_step_text(p, step, text), twins[i]);
     }
@@ -443,6 +468,17 @@ static bool check_straight_message(rd_checking *c, uint32_t rank, uint32_t step)
     return true;
 }
 
+static bool writes_scratch(const rd_plan *p, uint32_t step)
+{
+    rd_access pair[2];
+    uint32_t count;
+    const rd_access *touched = rd_step_touches(p, step, pair, &count);
+    for (uint32_t i = 0; i < count; i++)
+        if (touched[i].how & RD_WRITES && touched[i].range.buffer == RD_SCRATCH)
+            return true;
+    return false;
+}
+
 static bool check_straight_writes(rd_checking *c, uint32_t rank)
 {
     const rd_plan *p = c->plans[rank];
@@ -450,7 +486,7 @@ static bool check_straight_writes(rd_checking *c, uint32_t rank)
     char text[RD_STEP_TEXT];
     for (uint32_t i = 0; i < p->straight_count && p->straight_lends; i++) {
         const rd_step *s = &p->steps[p->straight[i]];
-        if (lent && s->verb != RD_SEND && s->to_buffer == RD_SCRATCH)
+        if (lent && writes_scratch(p, p->straight[i]))
             return rd_refuse(c, "rank %u: %s writes scratch that the straight order has lent", rank,
                              rd_step_text(p, p->straight[i], text));
         lent |= s->verb == RD_SEND && s->count > RD_INLINE_BYTES / p->shape.width;
@@ -482,7 +518,8 @@ static bool check_plan(rd_checking *c, uint32_t rank)
     const rd_plan *p = c->plans[rank];
     if ((p->step_count && (!p->steps || !p->lane_count)) || (p->lane_count && !p->lanes) ||
         (p->dep_count && !p->deps) || (p->forward_count && !p->forwards) ||
-        (p->group_count && !p->groups) || (p->member_count && !p->members))
+        (p->group_count && !p->groups) || (p->member_count && !p->members) ||
+        (p->access_count && (!p->accesses || !p->accesses[p->access_count - 1].last)))
         return rd_refuse(c, "rank %u: the plan lacks a list that it counts", rank);
     for (uint32_t l = 0; l < p->lane_count; l++)
         if (!check_lane(c, rank, l))
@@ -490,7 +527,7 @@ static bool check_plan(rd_checking *c, uint32_t rank)
     if (!check_groups(c, rank))
         return false;
     for (uint32_t i = 0; i < p->step_count; i++)
-        if (!check_indices(c, rank, i) || !check_ranges(c, rank, i))
+        if (!check_indices(c, rank, i) || !check_accesses(c, rank, i) || !check_ranges(c, rank, i))
             return false;
     for (uint32_t i = 0; i < p->step_count; i++)
         if (!check_marks(c, rank, i))

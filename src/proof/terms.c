@@ -5,15 +5,24 @@
 
 #include "base/mem.h"
 
-static const uint32_t many_bit = RD_MOST_TERMS;
+/* A node with the first bit is a list, with both one that begins with a tag. */
+static const uint32_t list_bit = RD_MOST_TERMS, tag_bit = RD_MOST_TERMS / 2;
 
-bool rd_terms_start(rd_terms *t, uint32_t ranks, uint64_t per_rank)
+static uint32_t list_length(rd_term_node node)
+{
+    return node.right & (tag_bit - 1);
+}
+
+bool rd_terms_start(rd_terms *t, uint32_t ranks, uint64_t per_rank, uint64_t states)
 {
     *t = (rd_terms){0};
-    if (per_rank > (RD_MOST_TERMS - 1) / 2 / ranks)
+    const uint32_t most = (RD_MOST_TERMS - 1) / 2 / ranks;
+    if (per_rank > most || states > most - per_rank)
         return false;
     t->per_rank = (uint32_t)per_rank;
-    t->leaves = ranks * t->per_rank;
+    t->states = (uint32_t)states;
+    t->brought = ranks * t->per_rank;
+    t->leaves = t->brought + ranks * t->states;
     return true;
 }
 
@@ -34,10 +43,10 @@ static uint32_t mix(uint32_t hash, uint32_t value)
 
 static uint32_t hash_node(const rd_terms *t, rd_term_node node)
 {
-    if (!(node.right & many_bit))
+    if (!(node.right & list_bit))
         return mix(mix(1, node.left), node.right);
     uint32_t hash = node.right;
-    for (uint32_t i = 0; i < (node.right & ~many_bit); i++)
+    for (uint32_t i = 0; i < list_length(node); i++)
         hash = mix(hash, t->lists[node.left + i]);
     return hash;
 }
@@ -46,10 +55,9 @@ static bool same_node(const rd_terms *t, rd_term_node a, rd_term_node b)
 {
     if (a.right != b.right)
         return false;
-    if (a.left == b.left || !(a.right & many_bit))
+    if (a.left == b.left || !(a.right & list_bit))
         return a.left == b.left;
-    return memcmp(&t->lists[a.left], &t->lists[b.left], (a.right & ~many_bit) * sizeof *t->lists) ==
-           0;
+    return memcmp(&t->lists[a.left], &t->lists[b.left], list_length(a) * sizeof *t->lists) == 0;
 }
 
 /* The place of the node in the table, or the free place where it belongs. */
@@ -104,6 +112,11 @@ rd_term rd_term_leaf(const rd_terms *t, uint32_t rank, uint64_t element)
     return 1 + rank * t->per_rank + (uint32_t)element;
 }
 
+rd_term rd_term_state(const rd_terms *t, uint32_t rank, uint64_t element)
+{
+    return 1 + t->brought + rank * t->states + (uint32_t)element;
+}
+
 rd_term rd_term_fold(rd_terms *t, rd_term left, rd_term right)
 {
     if (left == RD_GARBAGE || right == RD_GARBAGE)
@@ -117,16 +130,16 @@ rd_term rd_term_scale(rd_terms *t, rd_term term)
 }
 
 /* The list is written behind the others first, where it can be hashed and compared, and stays there
- * only if it is new. */
-rd_term rd_term_many(rd_terms *t, const rd_term operands[], uint32_t count)
+ * only if it is new.  tag: NULL, or what it begins with. */
+static rd_term intern_list(rd_terms *t, const uint32_t *tag, const rd_term operands[],
+                           uint32_t count)
 {
-    if (count <= 2) /* rounded once in any case */
-        return count == 1 ? operands[0] : rd_term_fold(t, operands[0], operands[1]);
+    const uint32_t length = count + (tag != NULL);
     for (uint32_t i = 0; i < count; i++)
         if (operands[i] == RD_GARBAGE)
             return RD_GARBAGE;
-    if (t->list_count + count > t->list_capacity) {
-        const size_t larger = 2 * t->list_capacity + count + 64;
+    if (t->list_count + length > t->list_capacity) {
+        const size_t larger = 2 * t->list_capacity + length + 64;
         uint32_t *lists = larger < UINT32_MAX ? rd_realloc(t->lists, larger * sizeof *lists) : NULL;
         if (!lists) {
             t->failed = true;
@@ -135,12 +148,27 @@ rd_term rd_term_many(rd_terms *t, const rd_term operands[], uint32_t count)
         t->lists = lists;
         t->list_capacity = larger;
     }
-    memcpy(&t->lists[t->list_count], operands, count * sizeof *operands);
+    if (tag)
+        t->lists[t->list_count] = *tag;
+    memcpy(&t->lists[t->list_count + (tag != NULL)], operands, count * sizeof *operands);
     const uint32_t before = t->count;
-    const rd_term term = intern(t, (rd_term_node){(uint32_t)t->list_count, count | many_bit});
+    const rd_term term =
+        intern(t, (rd_term_node){(uint32_t)t->list_count, length | list_bit | (tag ? tag_bit : 0)});
     if (t->count > before)
-        t->list_count += count;
+        t->list_count += length;
     return term;
+}
+
+rd_term rd_term_many(rd_terms *t, const rd_term operands[], uint32_t count)
+{
+    if (count <= 2) /* rounded once in any case */
+        return count == 1 ? operands[0] : rd_term_fold(t, operands[0], operands[1]);
+    return intern_list(t, NULL, operands, count);
+}
+
+rd_term rd_term_made(rd_terms *t, uint32_t tag, const rd_term operands[], uint32_t count)
+{
+    return intern_list(t, &tag, operands, count);
 }
 
 int rd_term_kind(const rd_terms *t, rd_term term)
@@ -148,27 +176,35 @@ int rd_term_kind(const rd_terms *t, rd_term term)
     if (term == RD_GARBAGE)
         return RD_TERM_GARBAGE;
     if (term <= t->leaves)
-        return RD_TERM_LEAF;
+        return term <= t->brought ? RD_TERM_LEAF : RD_TERM_STATE;
     const rd_term_node *node = &t->nodes[term - t->leaves - 1];
-    return node->right & many_bit ? RD_TERM_MANY : node->right ? RD_TERM_FOLD : RD_TERM_SCALE;
+    if (node->right & list_bit)
+        return node->right & tag_bit ? RD_TERM_MADE : RD_TERM_MANY;
+    return node->right ? RD_TERM_FOLD : RD_TERM_SCALE;
 }
 
 uint32_t rd_term_rank(const rd_terms *t, rd_term leaf)
 {
-    return (leaf - 1) / t->per_rank;
+    return leaf <= t->brought ? (leaf - 1) / t->per_rank : (leaf - 1 - t->brought) / t->states;
 }
 
 uint32_t rd_term_element(const rd_terms *t, rd_term leaf)
 {
-    return (leaf - 1) % t->per_rank;
+    return leaf <= t->brought ? (leaf - 1) % t->per_rank : (leaf - 1 - t->brought) % t->states;
+}
+
+uint32_t rd_term_tag(const rd_terms *t, rd_term made)
+{
+    return t->lists[t->nodes[made - t->leaves - 1].left];
 }
 
 const rd_term *rd_term_operands(const rd_terms *t, rd_term term, rd_term pair[2], uint32_t *count)
 {
     const rd_term_node *node = &t->nodes[term - t->leaves - 1];
-    if (node->right & many_bit) {
-        *count = node->right & ~many_bit;
-        return &t->lists[node->left];
+    if (node->right & list_bit) {
+        const bool tagged = node->right & tag_bit;
+        *count = list_length(*node) - tagged;
+        return &t->lists[node->left + tagged];
     }
     pair[0] = node->left;
     pair[1] = node->right;
