@@ -103,7 +103,7 @@ static void make_cells(finder *f, uint32_t first, uint32_t end)
     }
 }
 
-/* Often the cell that was asked for last, or the next one. */
+/* Often the cell that was found last, or the next one. */
 static uint32_t cell_at(buffer_map *m, uint64_t at)
 {
     uint32_t lo = 0, hi = m->count;
