@@ -192,7 +192,7 @@ static bool find_deps(sealing *s)
         step->first_dep = p->dep_count;
         for (; e < h->count && h->edges[e].to == t; e++) {
             const uint32_t from = s->place[h->edges[e].from];
-            p->steps[from].read |= reads_what(s->raw, &h->edges[e]);
+            p->steps[from].read = p->steps[from].read || reads_what(s->raw, &h->edges[e]);
             depend(p, step, from);
         }
     }
