@@ -20,7 +20,7 @@ typedef struct {
 
 typedef struct {
     message *messages;
-    uint32_t sent, taken, home; /* home: the first that the sender must not overwrite */
+    uint32_t sent, taken, completed; /* completed: those before it may be overwritten */
 } channel;
 
 /* What goes on in order: a lane, or a rank that walks straight (lane RD_NONE), or its coming in. */
@@ -37,8 +37,8 @@ typedef struct {
     value *memory[MOST_RANKS], *buffer[MOST_RANKS][RD_BUFFERS];
     uint64_t length[MOST_RANKS][RD_BUFFERS], cells[MOST_RANKS];
     channel channels[MOST_RANKS][MOST_RANKS];
-    value *mail, *made; /* copies of messages; the result of the step that runs */
-    uint64_t mail_used;
+    value *copies, *made; /* copies of messages; the result of the step that runs */
+    uint64_t copies_used;
     uint32_t *cursor[MOST_RANKS], walked[MOST_RANKS];
     bool here[MOST_RANKS], gone[MOST_RANKS];
     unit *units;
@@ -159,8 +159,8 @@ static bool send(world *w, uint32_t rank, uint32_t step, const value *content)
                    .step = step,
                    .count = s->count};
     if (m->how == COPIED) {
-        m->copy = w->mail + w->mail_used;
-        w->mail_used += s->count;
+        m->copy = w->copies + w->copies_used;
+        w->copies_used += s->count;
         memcpy(m->copy, content ? content : from, s->count * sizeof *from);
     }
     return true;
@@ -188,13 +188,14 @@ static const value *content_of(world *w, uint32_t rank, const rd_step *s)
 
 /* --- what steps wait for --- */
 
-static bool is_home(world *w, uint32_t rank, uint32_t step)
+static bool is_completed(world *w, uint32_t rank, uint32_t step)
 {
     const rd_plan *p = w->plans[rank];
     channel *c = &w->channels[rank][p->steps[step].peer];
-    while (c->home < c->sent && (c->messages[c->home].how != LENT || c->messages[c->home].taken))
-        c->home++;
-    return c->home > step - p->lanes[p->steps[step].lane].first;
+    while (c->completed < c->sent &&
+           (c->messages[c->completed].how != LENT || c->messages[c->completed].taken))
+        c->completed++;
+    return c->completed > step - p->lanes[p->steps[step].lane].first;
 }
 
 static bool deps_met(world *w, uint32_t rank, uint32_t step)
@@ -204,7 +205,7 @@ static bool deps_met(world *w, uint32_t rank, uint32_t step)
         const rd_dep *dep = &p->deps[p->steps[step].first_dep + d];
         if (w->cursor[rank][dep->lane] <= dep->step)
             return false;
-        if (p->steps[dep->step].verb == RD_SEND && !is_home(w, rank, dep->step))
+        if (p->steps[dep->step].verb == RD_SEND && !is_completed(w, rank, dep->step))
             return false;
     }
     return true;
@@ -485,7 +486,7 @@ static void shuffle(world *w)
 
 static void start(world *w)
 {
-    w->mail_used = 0;
+    w->copies_used = 0;
     w->unit_count = 0;
     w->straight = often(w, 1);
     const uint32_t walkers = often(w, 2) ? 4 : 2;
@@ -508,7 +509,7 @@ static void start(world *w)
                 w->units[w->unit_count++] = (unit){.rank = r, .lane = l};
         }
         for (uint32_t q = 0; q < w->n; q++)
-            w->channels[r][q].sent = w->channels[r][q].taken = w->channels[r][q].home = 0;
+            w->channels[r][q].sent = w->channels[r][q].taken = w->channels[r][q].completed = 0;
     }
     shuffle(w);
 }
@@ -565,7 +566,7 @@ interpretation interpret(rd_plan *const plans[], uint32_t n, uint32_t runs, rng 
 {
     interpretation result = {.verdict = RUN_RIGHT};
     world w = {.plans = plans, .n = n, .random = random, .result = &result};
-    uint64_t mail = 1, most = 1;
+    uint64_t copies = 1, most = 1;
     size_t units = 2 * n;
     for (uint32_t r = 0; r < n; r++) {
         const rd_plan *p = plans[r];
@@ -575,11 +576,11 @@ interpretation interpret(rd_plan *const plans[], uint32_t n, uint32_t runs, rng 
         for (uint32_t q = 0; q < n; q++)
             w.channels[r][q].messages = calloc(p->step_count + 1, sizeof(message));
         for (uint32_t i = 0; i < p->step_count; i++) {
-            mail += p->steps[i].count;
+            copies += p->steps[i].count;
             most = p->steps[i].count > most ? p->steps[i].count : most;
         }
     }
-    w.mail = calloc(mail, sizeof *w.mail);
+    w.copies = calloc(copies, sizeof *w.copies);
     w.made = calloc(most, sizeof *w.made);
     w.units = calloc(units, sizeof *w.units);
     for (uint32_t i = 0; i < runs && result.verdict == RUN_RIGHT; i++)
@@ -590,7 +591,7 @@ interpretation interpret(rd_plan *const plans[], uint32_t n, uint32_t runs, rng 
         free(w.memory[r]);
         free(w.cursor[r]);
     }
-    free(w.mail);
+    free(w.copies);
     free(w.made);
     free(w.units);
     return result;

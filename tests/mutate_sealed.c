@@ -476,9 +476,9 @@ static void spoil_64(uint64_t *number, rng *random)
 static void spoil_step(rd_step *t, rng *random)
 {
     uint8_t *const small[] = {&t->verb, &t->side, &t->to_buffer, &t->from_buffer};
-    uint32_t *const middle[] = {&t->peer,          &t->lane,         &t->first_dep, &t->group,
-                                &t->first_forward, &t->first_access, &t->back,      &t->ordinal,
-                                &t->twin,          &t->elder};
+    uint32_t *const middle[] = {&t->peer,           &t->lane,          &t->first_dep, &t->group,
+                                &t->first_forward,  &t->first_access,  &t->back,      &t->ordinal,
+                                &t->multicast_next, &t->multicast_prev};
     uint64_t *const large[] = {&t->to_at, &t->from_at, &t->count};
     const uint64_t which = rng_below(random, 19);
     if (which < 4)

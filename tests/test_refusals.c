@@ -261,25 +261,26 @@ TEST(bad_straight_orders_are_refused)
 TEST(bad_loans_and_twins_are_refused)
 {
     world w = good(rd_algorithm_named(RONDA_ALLREDUCE, "one_shot"), 3, 60, false);
-    if (!CHECK(w.p->straight && w.p->straight_lends && w.send->twin != RD_NONE, "not walked"))
+    if (!CHECK(w.p->straight && w.p->straight_lends && w.send->multicast_next != RD_NONE,
+               "not walked"))
         return;
     w.p->straight_lends = false;
     refuse(&w, "rank 1: a straight order, but send #0 to rank 2 has 60 elements");
     w.send->from_buffer = RD_IN;
     for (uint32_t i = 0; i < w.p->step_count; i++)
-        w.p->steps[i].twin = w.p->steps[i].elder = RD_NONE;
+        w.p->steps[i].multicast_next = w.p->steps[i].multicast_prev = RD_NONE;
     refuse(&w, "a straight order, but send #0 to rank 2 has 60 elements");
     w.leader->to_buffer = RD_SCRATCH;
     refuse(&w, "writes scratch that the straight order has lent");
-    w.send->twin = w.p->groups[0].leader;
-    refuse(&w, "rank 1: send #0 to rank 2 is said to have a twin in step");
-    w.send->elder = UINT32_MAX - 1;
-    refuse(&w, "rank 1: send #0 to rank 2 is said to have a twin in step");
-    w.leader->twin = w.send_at;
-    refuse(&w, "is said to have a twin in step");
-    w.p->steps[w.send->twin].from_at = 1;
-    w.p->steps[w.send->twin].count--;
-    refuse(&w, "is said to have a twin in step");
+    w.send->multicast_next = w.p->groups[0].leader;
+    refuse(&w, "rank 1: send #0 to rank 2 is said to be in a multicast group with step");
+    w.send->multicast_prev = UINT32_MAX - 1;
+    refuse(&w, "rank 1: send #0 to rank 2 is said to be in a multicast group with step");
+    w.leader->multicast_next = w.send_at;
+    refuse(&w, "is said to be in a multicast group with step");
+    w.p->steps[w.send->multicast_next].from_at = 1;
+    w.p->steps[w.send->multicast_next].count--;
+    refuse(&w, "is said to be in a multicast group with step");
     release(&w);
 }
 

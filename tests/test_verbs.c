@@ -1,8 +1,9 @@
-/* test_verbs.c: a verb of the test's own, with two ranges that it reads and two that it writes, of which
- * one is the state of the plan.  It is one row and two functions, and is proved, priced, printed, drawn
- * and run like the others.
+/* test_verbs.c: verbs of the test's own.  Each is one row and two functions, and is proved, priced, printed,
+ * drawn and run like the others.
  *
- *     pair(a, b -> sum, kept)     sum = a op b, kept = a
+ *     pair(a, b -> sum, kept)    sum = a op b, kept = a, which may be the state of the plan
+ *     pack(own -> code)          two numbers below 65,536 become one; to the proof a code says nothing
+ *     unpack(code -> to)         what was packed, if the code is whole and in order
  *
  * The tables of verbs are alone in their files, so those that are defined here take their place. */
 #include <stdio.h>
@@ -18,11 +19,14 @@
 
 #define TIMEOUT_NS UINT64_C(20000000000)
 
-enum { PAIR = RD_VERBS, A = 0, B, SUM, KEPT };
+enum { PAIR = RD_VERBS, PACK, UNPACK };
+enum { A, B, SUM, KEPT };
 
 #define TEST_VERBS(X)                                                                              \
     X(PAIR, pair, RD_LANE_HERE, RD_UNUSED, RD_UNUSED, RD_LISTED, 1, 1, 0, "",                      \
-      "two ranges summed, and the first of them kept")
+      "two ranges summed, and the first of them kept")                                             \
+    X(PACK, pack, RD_LANE_HERE, RD_UNUSED, RD_UNUSED, RD_LISTED, 1, 0, 0, "", "two in one")        \
+    X(UNPACK, unpack, RD_LANE_HERE, RD_UNUSED, RD_UNUSED, RD_LISTED, 1, 0, 0, "", "and back")
 
 const rd_verb rd_verbs[] = {RD_MESSAGE_VERBS(RD_VERB_ROW) RD_LOCAL_VERBS(RD_VERB_ROW)
                                 TEST_VERBS(RD_VERB_ROW)};
@@ -58,11 +62,67 @@ static void interpret_pair(const rd_step *s, const rd_access list[], value *cons
     }
 }
 
+static uint64_t length_of(const rd_plan *p, const rd_step *s, uint32_t i)
+{
+    return p->accesses[s->first_access + i].range.count;
+}
+
+static void run_pack(const rd_job *job, const rd_step *s, char *const buffer[])
+{
+    const uint32_t *own = (const void *)rd_local_at(job, s, buffer, 0);
+    uint32_t *code = (void *)rd_local_at(job, s, buffer, 1);
+    for (uint64_t e = 0; e < length_of(job->plan, s, 0); e++)
+        code[e / 2] = e % 2 ? code[e / 2] | own[e] << 16 : own[e];
+}
+
+static void run_unpack(const rd_job *job, const rd_step *s, char *const buffer[])
+{
+    const uint32_t *code = (const void *)rd_local_at(job, s, buffer, 0);
+    uint32_t *to = (void *)rd_local_at(job, s, buffer, 1);
+    for (uint64_t e = 0; e < length_of(job->plan, s, 1); e++)
+        to[e] = code[e / 2] >> e % 2 * 16 & 0xffff;
+}
+
+/* A code is made of one block, which is made of all that was packed. */
+enum { BLOCK = 1 << 20 };
+
+static void make_pack(const rd_making *m)
+{
+    const uint32_t own = (uint32_t)length_of(m->plan, m->step, 0);
+    const rd_term block = rd_term_made(m->terms, BLOCK, rd_making_cells(m, 0), own);
+    for (uint32_t i = 0; i < length_of(m->plan, m->step, 1); i++)
+        rd_making_cells(m, 1)[i] = rd_term_made(m->terms, i, &block, 1);
+}
+
+static void make_unpack(const rd_making *m)
+{
+    const rd_term *code = rd_making_cells(m, 0);
+    const uint64_t count = length_of(m->plan, m->step, 1);
+    rd_term pair[2], block = RD_GARBAGE;
+    uint32_t inside = 0;
+    bool whole = true;
+    for (uint32_t i = 0; i < length_of(m->plan, m->step, 0) && whole; i++) {
+        whole =
+            rd_term_kind(m->terms, code[i]) == RD_TERM_MADE && rd_term_tag(m->terms, code[i]) == i;
+        const rd_term of = whole ? *rd_term_operands(m->terms, code[i], pair, &inside) : 0;
+        whole = whole && (i == 0 || of == block);
+        block = of;
+    }
+    const rd_term *packed =
+        whole && block ? rd_term_operands(m->terms, block, pair, &inside) : NULL;
+    for (uint64_t e = 0; e < count; e++)
+        rd_making_cells(m, 1)[e] = packed && inside == count ? packed[e] : RD_GARBAGE;
+}
+
 #define RUN(verb, name, ...) [RD_##verb] = rd_run_##name,
-rd_local_fn *const rd_locals[] = {RD_LOCAL_VERBS(RUN)[PAIR] = run_pair};
+rd_local_fn *const rd_locals[] = {
+    RD_LOCAL_VERBS(RUN)[PAIR] = run_pair, [PACK] = run_pack, [UNPACK] = run_unpack};
 #define MAKE(verb, name, ...) [RD_##verb] = rd_make_##name,
-rd_make_fn *const rd_makes[] = {
-    [RD_RECV] = rd_make_recv, [RD_FOLD] = rd_make_fold, RD_LOCAL_VERBS(MAKE)[PAIR] = make_pair};
+rd_make_fn *const rd_makes[] = {[RD_RECV] = rd_make_recv,
+                                [RD_FOLD] = rd_make_fold,
+                                RD_LOCAL_VERBS(MAKE)[PAIR] = make_pair,
+                                [PACK] = make_pack,
+                                [UNPACK] = make_unpack};
 
 /* --- algorithms that use it --- */
 
@@ -131,6 +191,47 @@ static void goes_too_far(rd_plan *p, rd_shape s)
     pair(p, rd_whole(s, RD_IN), theirs, rd_whole(s, RD_OUT), (rd_range){RD_STATE, 7, s.count});
 }
 
+static void code(rd_plan *p, int verb, rd_range from, rd_range to)
+{
+    const rd_access list[] = {{from, RD_READS, false}, {to, RD_WRITES, false}};
+    rd_apply(p, verb, list, 2);
+}
+
+/* Codes of both ranks, this rank's first. */
+static void exchange_codes(rd_plan *p, rd_shape s, rd_range codes[2])
+{
+    for (uint64_t i = 0; i < 2; i++)
+        codes[i] = rd_scratch(p, i * s.count, (s.count + 1) / 2);
+    code(p, PACK, rd_whole(s, RD_IN), codes[0]);
+    rd_send(p, 1 - s.rank, codes[0]);
+    rd_recv(p, 1 - s.rank, codes[1]);
+}
+
+static void gathers_codes(rd_plan *p, rd_shape s)
+{
+    rd_range codes[2];
+    exchange_codes(p, s, codes);
+    code(p, UNPACK, codes[0], rd_slot(s, RD_OUT, s.rank));
+    code(p, UNPACK, codes[1], rd_slot(s, RD_OUT, 1 - s.rank));
+}
+
+static void mixes_codes(rd_plan *p, rd_shape s)
+{
+    rd_range codes[2];
+    exchange_codes(p, s, codes);
+    rd_copy(p, (rd_range){RD_SCRATCH, codes[0].at, 1}, (rd_range){RD_SCRATCH, codes[1].at, 1});
+    code(p, UNPACK, codes[0], rd_slot(s, RD_OUT, s.rank));
+    code(p, UNPACK, codes[1], rd_slot(s, RD_OUT, 1 - s.rank));
+}
+
+static void never_unpacks(rd_plan *p, rd_shape s)
+{
+    rd_range codes[2];
+    exchange_codes(p, s, codes);
+    for (uint32_t i = 0; i < 2; i++)
+        rd_copy(p, codes[i], (rd_range){RD_OUT, i * s.count, codes[i].count});
+}
+
 static rd_algorithm algorithm(rd_generator *generate)
 {
     return (rd_algorithm){RONDA_ALLREDUCE, "pair", generate, 0, "two ranks, one step"};
@@ -170,12 +271,31 @@ TEST(wrong_steps_of_several_ranges_are_refused)
     }
 }
 
+/* Codes have fewer elements than what they are made of. */
+TEST(codes_are_proved)
+{
+    rd_algorithm a = algorithm(gathers_codes);
+    a.kind = RONDA_ALLGATHER;
+    for (int place = 0; place < RD_PLACES; place++)
+        for (uint64_t count = 0; count < 40; count += 1 + count / 4) {
+            const rd_proof proof = rd_check_world(&a, 2, count, 0, 4, false, place, 0);
+            CHECK(proof.ok, "%u elements: %s", (unsigned)count, proof.why);
+        }
+    a.generate = mixes_codes;
+    const rd_proof mixed = rd_check_world(&a, 2, 5, 0, 4, false, RD_PLACE_NONE, 0);
+    CHECK(strstr(mixed.why, "is memory that nobody wrote"), "%s", mixed.why);
+    a.generate = never_unpacks;
+    const rd_proof packed = rd_check_world(&a, 2, 5, 0, 4, false, RD_PLACE_NONE, 0);
+    CHECK(strstr(packed.why, "is not what some rank brought"), "%s", packed.why);
+}
+
 static void build(rd_generator *generate, uint64_t count, rd_algorithm *a, rd_plan *plans[2])
 {
     *a = algorithm(generate);
+    if (generate == gathers_codes)
+        a->kind = RONDA_ALLGATHER;
     for (uint32_t r = 0; r < 2; r++) {
-        const rd_shape s = {
-            .kind = RONDA_ALLREDUCE, .rank = r, .size = 2, .width = 4, .count = count};
+        const rd_shape s = {.kind = a->kind, .rank = r, .size = 2, .width = 4, .count = count};
         plans[r] = rd_plan_build(a, &s, 0);
     }
 }
@@ -215,12 +335,14 @@ TEST(spoiled_lists_of_ranges_are_refused)
         "the ranges of local pair #0 are not in the list",
         "lacks a list that it counts",
         "the ranges of local pair #0 are not in the list",
-        "the ranges of send #0 to rank 0 are not in the list"};
-    for (int how = 0; how < SPOILS; how++) {
+        "the ranges of send #0 to rank"};
+    for (int i = 0; i < 2 * SPOILS;
+         i++) { /* what comes from the peer is B on rank 0, A on rank 1 */
+        const int how = i / 2;
         rd_algorithm a;
         rd_plan *plans[2];
         build(keeps_first, 600, &a, plans);
-        spoil(plans[1], how);
+        spoil(plans[i % 2], how);
         const rd_proof proof = rd_check_plans(plans, 2);
         CHECK(!proof.ok && strstr(proof.why, says[how]), "\"%s\" should be \"%s\"", proof.why,
               says[how]);
@@ -314,11 +436,9 @@ static float number(uint32_t rank, uint64_t e, uint32_t run)
     return (float)(1 + rank) * 1000.0f + (float)(e % 97) + (float)run * 0.5f;
 }
 
-static void run_once(running *w, uint32_t rank, uint32_t run)
+static void run_plan(running *w, uint32_t rank, uint32_t run)
 {
     rd_error err = {0};
-    for (uint64_t e = 0; e < w->count; e++)
-        w->in[rank][e] = number(rank, e, run);
     const rd_job job = {.plan = w->plans[rank],
                         .in = w->in[rank],
                         .out = w->out[rank],
@@ -327,10 +447,33 @@ static void run_once(running *w, uint32_t rank, uint32_t run)
                         .record = {.sequence = run + 1,
                                    .count = w->count,
                                    .mark = run + 7,
-                                   .kind = RONDA_ALLREDUCE,
+                                   .kind = w->plans[rank]->shape.kind,
                                    .type = RONDA_F32}};
     const ronda_status status = rd_engine_run(w->engines[rank], &job, TIMEOUT_NS, &err);
     CHECK(status == RONDA_OK, "rank %u: %s", rank, err.message);
+}
+
+static void run_once(running *w, uint32_t rank, uint32_t run)
+{
+    for (uint64_t e = 0; e < w->count; e++)
+        w->in[rank][e] = number(rank, e, run);
+    run_plan(w, rank, run);
+}
+
+static void check_codes(void *context, uint32_t rank)
+{
+    running *w = context;
+    uint32_t *in = (void *)w->in[rank], *out = (void *)w->out[rank];
+    for (uint32_t run = 0; run < w->runs && !test_failed(); run++) {
+        for (uint32_t e = 0; e < w->count; e++)
+            in[e] = (rank * 30000 + run * 7 + e) % 65536;
+        run_plan(w, rank, run);
+        for (uint32_t e = 0; e < 2 * w->count && !test_failed(); e++) {
+            const uint32_t from = (uint32_t)(e / w->count), at = (uint32_t)(e % w->count);
+            CHECK(out[e] == (from * 30000 + run * 7 + at) % 65536, "rank %u, element %u: %u", rank,
+                  e, out[e]);
+        }
+    }
 }
 
 static void check_pairs(void *context, uint32_t rank)
@@ -379,7 +522,7 @@ static void run_world(rd_generator *generate, void (*body)(void *, uint32_t), ui
         if (lanes)
             rd_engine_use_lanes(w.engines[r]);
         w.in[r] = calloc(count, sizeof(float));
-        w.out[r] = calloc(count, sizeof(float));
+        w.out[r] = calloc(2 * count, sizeof(float));
         w.state[r] = calloc(count, sizeof(float));
     }
     run_ranks(2, body, &w);
@@ -394,11 +537,13 @@ static void run_world(rd_generator *generate, void (*body)(void *, uint32_t), ui
     }
 }
 
-TEST(engines_run_it)
+TEST(engines_run_them)
 {
     for (int lanes = 0; lanes < 2; lanes++) {
         run_world(keeps_first, check_pairs, 8, lanes);
         run_world(keeps_first, check_pairs, 5000, lanes);
+        run_world(gathers_codes, check_codes, 9, lanes);
+        run_world(gathers_codes, check_codes, 4999, lanes);
     }
 }
 

@@ -95,8 +95,8 @@ static void advance_send(rd_lane_state *lane, uint64_t bytes, uint64_t total)
 }
 
 /* A piece has been written for one peer: a send of the same bytes may let its own peer read it there. */
-static void ride(rd_operation *f, uint32_t send, const rd_port *written, uint64_t done,
-                 uint64_t bytes)
+static void share_piece(rd_operation *f, uint32_t send, const rd_port *written, uint64_t done,
+                        uint64_t bytes)
 {
     const rd_step *t = &f->plan->steps[send];
     rd_lane_state *lane = &f->lanes[t->lane];
@@ -106,17 +106,17 @@ static void ride(rd_operation *f, uint32_t send, const rd_port *written, uint64_
         advance_send(lane, bytes, total);
 }
 
-/* The elder twin is about to send the same bytes: then they are written once, for both.  But nobody
- * waits for long: what the elder waits for may wait for this one, or for what is behind it in its lane.
+/* The send before it in its multicast group is about to send the same bytes: then they are written once, for
+ * both.  But nobody waits for long: what that one waits for may wait for this one, or for what is behind it in its lane.
  * Long is a number of rounds that is over before a rank goes to sleep. */
-static bool left_to_elder(const rd_operation *f, rd_lane_state *lane, const rd_step *s)
+static bool left_to_previous(const rd_operation *f, rd_lane_state *lane, const rd_step *s)
 {
-    if (s->elder == RD_NONE || (s->count * f->width - lane->taken) <= RD_SHORT_PIECE)
+    if (s->multicast_prev == RD_NONE || (s->count * f->width - lane->taken) <= RD_SHORT_PIECE)
         return false;
-    const rd_step *t = &f->plan->steps[s->elder];
+    const rd_step *t = &f->plan->steps[s->multicast_prev];
     const rd_lane_state *other = &f->lanes[t->lane];
-    return other->next == s->elder && other->taken == lane->taken && (lane->taken || ready(f, t)) &&
-           lane->held++ < RD_PATIENCE;
+    return other->next == s->multicast_prev && other->taken == lane->taken &&
+           (lane->taken || ready(f, t)) && lane->held++ < RD_PATIENCE;
 }
 
 /* A short message that is only copied goes in small pieces, so that the peer takes one while the next is
@@ -138,7 +138,7 @@ static uint32_t run_copied_send(rd_engine *e, rd_operation *f, rd_lane_state *la
         const uint64_t done = lane->taken;
         uint64_t bytes = next_piece(f, total, total - done);
         lane->refused = false;
-        if (left_to_elder(f, lane, s))
+        if (left_to_previous(f, lane, s))
             return 0;
         void *slot = rd_port_reserve(lane->port, 0, &bytes);
         lane->refused = !slot;
@@ -147,12 +147,12 @@ static uint32_t run_copied_send(rd_engine *e, rd_operation *f, rd_lane_state *la
         rd_stage(&e->distances[s->peer], slot, from + done, bytes);
         spend(e, bytes);
         rd_port_commit(lane->port, bytes, total, f->job.record.mark);
-        uint32_t twin = bytes > RD_SHORT_PIECE ? s->twin : RD_NONE;
-        for (uint32_t k = 0; k < f->plan->shape.size && twin != RD_NONE; k++) {
-            const rd_step *t = &f->plan->steps[twin];
+        uint32_t next = bytes > RD_SHORT_PIECE ? s->multicast_next : RD_NONE;
+        for (uint32_t k = 0; k < f->plan->shape.size && next != RD_NONE; k++) {
+            const rd_step *t = &f->plan->steps[next];
             if (done || ready(f, t))
-                ride(f, twin, lane->port, done, bytes);
-            twin = t->twin;
+                share_piece(f, next, lane->port, done, bytes);
+            next = t->multicast_next;
         }
         advance_send(lane, bytes, total);
         if (!lane->taken || rd_has_spent(e))
@@ -288,7 +288,7 @@ static void finish_fused(rd_engine *e, rd_operation *f, const rd_step *s, uint64
             const uint32_t other = f->plan->forwards[s->first_forward + k];
             if (bytes > RD_SHORT_PIECE && !is_fused(e, other, outs) &&
                 goes_along(f, other, done, bytes))
-                ride(f, other, lane->port, done, bytes);
+                share_piece(f, other, lane->port, done, bytes);
         }
     }
 }

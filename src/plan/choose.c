@@ -13,7 +13,7 @@
  * all ranks' work is done by few cores, and each round costs switches between them; there, and with few
  * ranks, folds that a rank passes on cost more.  Of many ranks some stand for all: every rank must come to
  * the same choice, so they are ranks fixed by the root and the size, never this rank itself.  Where ranks
- * have thousands of steps, few of them are looked at, and none more of what is dearer already. */
+ * have thousands of steps, few of them are looked at, and none more of what costs more already. */
 #include "plan/choose.h"
 
 #include "base/mem.h"
@@ -135,13 +135,13 @@ static const rd_facts *facts_of(const rd_plan *p, const rd_raw_step *s, const rd
     return far ? facts->far : facts;
 }
 
-/* A fold into scratch is for a peer to read, and writes where that peer has read before: as dear as
- * staging.  Seen with few ranks, and where ranks share cores. */
+/* A fold into scratch is for a peer to read, and writes where that peer has read before: as expensive
+ * as staging.  Seen with few ranks, and where ranks share cores. */
 static double passing_ns(const rd_plan *p, const rd_raw_step *s, const rd_facts *facts)
 {
     const bool passes = s->to.buffer == RD_SCRATCH && facts->copies;
-    const bool dear = p->shape.size > facts->cpus || p->shape.size <= FEW;
-    return passes && dear ? facts->stage_byte_ns - facts->copy_ns : 0;
+    const bool expensive = p->shape.size > facts->cpus || p->shape.size <= FEW;
+    return passes && expensive ? facts->stage_byte_ns - facts->copy_ns : 0;
 }
 
 /* Of two ranks each folds into the memory in which the other's bytes came, and it goes back as it is: what
@@ -182,7 +182,8 @@ static double copy_price(const pricing *of, const rd_raw_step *s, const rd_facts
            (staged ? copy_ns(of, bytes, facts) : LOCAL_STEP_NS + (double)bytes * facts->copy_ns);
 }
 
-/* Of two, the one that costs bytes is copied to where the peer can read it; of twins one is, for all. */
+/* Of two, the one that costs bytes is copied to where the peer can read it; of a multicast
+ * group one is, for all. */
 static bool is_staged(const pricing *of, uint32_t step, bool lent, const rd_facts *facts)
 {
     return lent && facts->copies && of->raw->steps[step].from.buffer != RD_SCRATCH &&
@@ -514,7 +515,7 @@ rd_price rd_price_of(const rd_algorithm *a, const rd_shape *shape, const rd_fact
 }
 
 /* Of those that cost the same the first of the table is taken. */
-static bool dearer(const rd_price *a, const rd_price *b)
+static bool costs_more(const rd_price *a, const rd_price *b)
 {
     if (a->bulky != b->bulky)
         return a->bulky;
@@ -579,7 +580,7 @@ const rd_algorithm *rd_choose(const rd_shape *shape, const rd_facts *facts, rd_p
     uint32_t rows = 0;
     while (rd_algorithms[rows].name)
         rows++;
-    /* The last rows first: theirs are few steps, and what is dearer than those is soon known to be */
+    /* The last rows first: theirs are few steps, and what costs more than those is soon known to be */
     bool known = true;
     for (uint32_t row = rows; row-- > 0 && n < RD_MOST_CANDIDATES && known;) {
         const rd_algorithm *a = &rd_algorithms[row];
@@ -589,7 +590,7 @@ const rd_algorithm *rd_choose(const rd_shape *shape, const rd_facts *facts, rd_p
         const rd_price price = price_up_to(&w, a, shape, facts, enough, all);
         known = price.algorithm != NULL;
         uint32_t at = n++;
-        for (; at > 0 && dearer(&prices[at - 1], &price); at--)
+        for (; at > 0 && costs_more(&prices[at - 1], &price); at--)
             prices[at] = prices[at - 1];
         prices[at] = price;
     }

@@ -103,7 +103,7 @@ static void make_cells(finder *f, uint32_t first, uint32_t end)
     }
 }
 
-/* Often the cell that was asked for last, or the next one. */
+/* Often the cell that was found last, or the next one. */
 static uint32_t cell_at(buffer_map *m, uint64_t at)
 {
     uint32_t lo = 0, hi = m->count;
@@ -133,8 +133,11 @@ static void edge(finder *f, uint32_t from, uint32_t to)
     f->seen[from] = to + 1;
 }
 
+/* It has written some of r: is r one of its ranges? */
 static bool wrote_exactly(const rd_raw *raw, uint32_t step, rd_range r)
 {
+    if (raw->steps[step].first_access == RD_NONE)
+        return rd_same_range(raw->steps[step].to, r);
     rd_access pair[2];
     uint32_t count;
     const rd_access *touched = rd_raw_touches(raw, step, pair, &count);

@@ -18,7 +18,7 @@
  *   fusion   a send of exactly what a step has just written is linked to it (forward), and a send
  *            whose peer will return the same range is marked (back), so that with memory that
  *            both sides see, the peer stores its result straight into place.
- *   twins    sends of one range to several peers are linked, so that bytes that must be copied for
+ *   multicast  sends of one range to several peers are linked, so that bytes that must be copied for
  *            the peers are copied once for all of them.
  *   straight a small plan's steps in generator's order, for an engine that needs no lanes to run it.
  */
@@ -118,8 +118,9 @@ typedef struct {
     uint32_t first_access;
     /* send: the recv step by which the peer returns it, or RD_NONE (see below) */
     uint32_t back;
-    /* send: the next send of the same range, in another lane, and the one before, or RD_NONE */
-    uint32_t twin, elder;
+    /* send: the next of its multicast group, which are sends of one range to several peers, and the one
+     * before, or RD_NONE */
+    uint32_t multicast_next, multicast_prev;
     uint32_t ordinal; /* in its lane: the i-th message to or from the peer */
     uint32_t round;
     /* What its verb does with `to` and `from` is in the table; merge: to = to op from, by side.  RD_LISTED:
@@ -214,7 +215,7 @@ uint32_t rd_numbered(rd_shape s, uint64_t number);
 rd_range rd_scratch(rd_plan *p, uint64_t at, uint64_t count);
 /* The same of what is kept from run to run; but places are those of the whole call, not of a chunk. */
 rd_range rd_state(rd_plan *p, uint64_t at, uint64_t count);
-/* Room to list peers in, until it is asked for again.  NULL: no memory, and the plan will not be. */
+/* Room to list peers in, until the next call.  NULL: no memory, and the plan will not be. */
 uint32_t *rd_peers(rd_plan *p, uint32_t count);
 
 /* --- algorithms --- */

@@ -66,8 +66,8 @@ static rd_step from_raw(const rd_raw_step *r, uint32_t lane)
                      .lane = lane,
                      .group = r->group,
                      .back = RD_NONE,
-                     .twin = RD_NONE,
-                     .elder = RD_NONE,
+                     .multicast_next = RD_NONE,
+                     .multicast_prev = RD_NONE,
                      .first_access = r->first_access,
                      .chunk = (uint16_t)r->chunk,
                      .round = r->round,
@@ -192,7 +192,7 @@ static bool find_deps(sealing *s)
         step->first_dep = p->dep_count;
         for (; e < h->count && h->edges[e].to == t; e++) {
             const uint32_t from = s->place[h->edges[e].from];
-            p->steps[from].read |= reads_what(s->raw, &h->edges[e]);
+            p->steps[from].read = p->steps[from].read || reads_what(s->raw, &h->edges[e]);
             depend(p, step, from);
         }
     }
@@ -238,7 +238,7 @@ static bool find_forwards(sealing *s)
 }
 
 /* Sends of one range that follow each other: a transport that copies bytes may copy them once. */
-static void find_twins(sealing *s)
+static void find_multicasts(sealing *s)
 {
     const rd_raw_step *steps = s->raw->steps;
     for (uint32_t i = 1; i < s->raw->count; i++) {
@@ -246,8 +246,8 @@ static void find_twins(sealing *s)
         if (a->verb == RD_SEND && b->verb == RD_SEND && a->from.buffer == b->from.buffer &&
             a->from.at == b->from.at && a->from.count == b->from.count && a->peer != b->peer &&
             a->chunk == b->chunk && a->round == b->round) {
-            s->plan->steps[s->place[i - 1]].twin = s->place[i];
-            s->plan->steps[s->place[i]].elder = s->place[i - 1];
+            s->plan->steps[s->place[i - 1]].multicast_next = s->place[i];
+            s->plan->steps[s->place[i]].multicast_prev = s->place[i - 1];
         }
     }
 }
@@ -397,7 +397,7 @@ bool rd_plan_seal(rd_plan *p)
                     find_straight(&s);
     if (ok) {
         assert(p->step_count == raw->count && p->dep_count <= s.hazards.count);
-        find_twins(&s);
+        find_multicasts(&s);
         find_backs(p);
         keep_accesses(p);
         p->bytes = memory_of(p);

@@ -38,8 +38,8 @@ typedef struct {
     uint32_t *ready;    /* a stack of actors that may be able to go on */
     uint32_t ready_count;
     uint64_t *posted; /* per step, second run: where the terms of a straight send are kept */
-    rd_term *mail;
-    uint64_t mail_count;
+    rd_term *sent;    /* terms of all straight sends so far */
+    uint64_t sent_count;
     rd_term *operands;       /* of one fold_many: an element of each, */
     const rd_term **sources; /* and where they are */
 } machine;
@@ -75,7 +75,7 @@ static const rd_term *message(const machine *m, uint32_t rank, uint32_t step)
     uint32_t sender;
     const uint32_t send = send_of(m, rank, step, &sender);
     if (walks_straight(m, sender))
-        return m->mail + m->posted[m->c->step_base[sender] + send];
+        return m->sent + m->posted[m->c->step_base[sender] + send];
     const rd_step *s = &m->c->plans[sender]->steps[send];
     return cells_of(m, sender, s->from_buffer, s->from_at);
 }
@@ -180,10 +180,10 @@ static void compute(machine *m, uint32_t rank, uint32_t step)
 static void post(machine *m, uint32_t rank, uint32_t step)
 {
     const rd_step *s = &m->c->plans[rank]->steps[step];
-    m->posted[m->c->step_base[rank] + step] = m->mail_count;
-    memcpy(m->mail + m->mail_count, cells_of(m, rank, s->from_buffer, s->from_at),
-           s->count * sizeof *m->mail);
-    m->mail_count += s->count;
+    m->posted[m->c->step_base[rank] + step] = m->sent_count;
+    memcpy(m->sent + m->sent_count, cells_of(m, rank, s->from_buffer, s->from_at),
+           s->count * sizeof *m->sent);
+    m->sent_count += s->count;
 }
 
 /* The lane goes on; whoever waits for this may. */
@@ -381,14 +381,14 @@ static bool allocate(machine *m)
 {
     const rd_checking *c = m->c;
     const size_t lanes = c->lane_base[c->n], steps = c->step_base[c->n], actors = lanes + c->n;
-    uint64_t mail = 0;
+    uint64_t sent = 0;
     uint32_t operands = 1;
     for (uint32_t r = 0; r < c->n; r++) {
         const rd_plan *p = c->plans[r];
         for (uint32_t g = 0; g < p->group_count; g++)
             operands = p->groups[g].count > operands ? p->groups[g].count : operands;
         for (uint32_t i = 0; i < p->step_count && walks_straight(m, r); i++)
-            mail += p->steps[i].verb == RD_SEND ? p->steps[i].count : 0;
+            sent += p->steps[i].verb == RD_SEND ? p->steps[i].count : 0;
     }
     m->cells = rd_alloc((c->cells + 1) * sizeof *m->cells);
     m->cursor = rd_alloc((lanes + 1) * sizeof *m->cursor);
@@ -399,11 +399,11 @@ static bool allocate(machine *m)
     m->ready = rd_alloc(actors * sizeof *m->ready);
     m->gathered = rd_alloc((c->group_base[c->n] + (size_t)1) * sizeof *m->gathered);
     m->posted = m->straight ? rd_alloc((steps + 1) * sizeof *m->posted) : NULL;
-    m->mail = rd_alloc((mail + 1) * sizeof *m->mail);
+    m->sent = rd_alloc((sent + 1) * sizeof *m->sent);
     m->operands = rd_alloc(operands * sizeof *m->operands);
     m->sources = rd_alloc(operands * sizeof *m->sources);
     return m->cells && m->cursor && m->walked && m->waiting && m->under && m->parked && m->ready &&
-           m->gathered && (m->posted || !m->straight) && m->mail && m->operands && m->sources;
+           m->gathered && (m->posted || !m->straight) && m->sent && m->operands && m->sources;
 }
 
 static void release(machine *m)
@@ -417,7 +417,7 @@ static void release(machine *m)
     rd_free(m->ready);
     rd_free(m->gathered);
     rd_free(m->posted);
-    rd_free(m->mail);
+    rd_free(m->sent);
     rd_free(m->operands);
     rd_free(m->sources);
 }

@@ -372,7 +372,7 @@ static bool check_forwards(rd_checking *c, uint32_t rank, uint32_t step)
     return true;
 }
 
-/* Forwards, twins and backs: of the right kind.  What they promise is for races.c. */
+/* Forwards, multicast groups and backs: of the right kind.  What they promise is for races.c. */
 static bool check_marks(rd_checking *c, uint32_t rank, uint32_t step)
 {
     const rd_plan *p = c->plans[rank];
@@ -380,14 +380,14 @@ static bool check_marks(rd_checking *c, uint32_t rank, uint32_t step)
     char text[RD_STEP_TEXT], other[RD_STEP_TEXT];
     if (!check_forwards(c, rank, step))
         return false;
-    const uint32_t twins[] = {s->twin, s->elder};
+    const uint32_t linked[] = {s->multicast_next, s->multicast_prev};
     for (int i = 0; i < 2; i++) {
-        if (twins[i] == RD_NONE)
+        if (linked[i] == RD_NONE)
             continue;
-        if (twins[i] >= p->step_count || p->steps[twins[i]].verb != RD_SEND || s->verb != RD_SEND ||
-            !rd_same_range(sent(s), sent(&p->steps[twins[i]])))
-            return rd_refuse(c, "rank %u: %s is said to have a twin in step %u", rank,
-                             rd_step_text(p, step, text), twins[i]);
+        if (linked[i] >= p->step_count || p->steps[linked[i]].verb != RD_SEND ||
+            s->verb != RD_SEND || !rd_same_range(sent(s), sent(&p->steps[linked[i]])))
+            return rd_refuse(c, "rank %u: %s is said to be in a multicast group with step %u", rank,
+                             rd_step_text(p, step, text), linked[i]);
     }
     if (s->back == RD_NONE)
         return true;

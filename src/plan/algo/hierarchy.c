@@ -137,7 +137,7 @@ void rd_reduce_hierarchical(rd_plan *p, rd_shape s)
 {
     const rd_stand at = rd_stand_of(s, s.rank);
     const cut c = {at, at.smallest, at.hosts};
-    const uint32_t home = rd_stand_of(s, s.root).host;
+    const uint32_t root_host = rd_stand_of(s, s.root).host;
     const bool carries = at.number < c.slices, out = s.rank == s.root;
     const rd_range all = slice(s, &c, RD_OUT, at.number % c.slices);
     const rd_range sum = carries ? kept(p, s, &c, out, all) : all;
@@ -148,49 +148,49 @@ void rd_reduce_hierarchical(rd_plan *p, rd_shape s)
         rd_round(p, round);
         fold_between(p, s, &c, out);
         rd_round(p, round + 1);
-        if (at.host != home)
-            rd_send(p, carrier(s, home, at.number),
+        if (at.host != root_host)
+            rd_send(p, carrier(s, root_host, at.number),
                     kept(p, s, &c, out, piece(s, &c, RD_OUT, at.number, at.host)));
-        for (uint32_t k = 1; k < at.hosts && at.host == home; k++) {
-            const uint32_t h = (home + k) % at.hosts;
+        for (uint32_t k = 1; k < at.hosts && at.host == root_host; k++) {
+            const uint32_t h = (root_host + k) % at.hosts;
             rd_recv(p, carrier(s, h, at.number),
                     kept(p, s, &c, out, piece(s, &c, RD_OUT, at.number, h)));
         }
     }
     round += at.hosts > 1 ? 2 : 0;
     rd_round(p, round);
-    if (carries && at.host == home && !out)
+    if (carries && at.host == root_host && !out)
         rd_send(p, s.root, sum);
     for (uint32_t i = 0; i < c.slices && out; i++)
         if (i != at.number)
-            rd_recv(p, carrier(s, home, i), slice(s, &c, RD_OUT, i));
+            rd_recv(p, carrier(s, root_host, i), slice(s, &c, RD_OUT, i));
 }
 
 /* Number k of the other hosts, counted from the root's on, and back. */
-static uint32_t other_host(uint32_t home, uint32_t k, uint32_t hosts)
+static uint32_t other_host(uint32_t root_host, uint32_t k, uint32_t hosts)
 {
-    return (uint32_t)((home + (uint64_t)1 + k) % hosts);
+    return (uint32_t)((root_host + (uint64_t)1 + k) % hosts);
 }
 
 /* Between: the root's host sends the k-th of the others piece k of the slice; then they exchange theirs. */
-static void spread_between(rd_plan *p, rd_shape s, const cut *c, uint32_t home, uint32_t round)
+static void spread_between(rd_plan *p, rd_shape s, const cut *c, uint32_t root_host, uint32_t round)
 {
     const rd_stand *at = &c->at;
     const uint32_t i = at->number, others = at->hosts - 1;
-    const uint32_t me = (at->host + at->hosts - home - 1) % at->hosts;
+    const uint32_t me = (at->host + at->hosts - root_host - 1) % at->hosts;
     rd_round(p, round);
-    for (uint32_t k = 0; k < others && at->host == home; k++)
-        rd_send(p, carrier(s, other_host(home, k, at->hosts), i), piece(s, c, RD_OUT, i, k));
-    if (at->host == home)
+    for (uint32_t k = 0; k < others && at->host == root_host; k++)
+        rd_send(p, carrier(s, other_host(root_host, k, at->hosts), i), piece(s, c, RD_OUT, i, k));
+    if (at->host == root_host)
         return;
-    rd_recv(p, carrier(s, home, i), piece(s, c, RD_OUT, i, me));
+    rd_recv(p, carrier(s, root_host, i), piece(s, c, RD_OUT, i, me));
     rd_round(p, round + 1);
     for (uint32_t k = 1; k < others; k++)
-        rd_send(p, carrier(s, other_host(home, (me + k) % others, at->hosts), i),
+        rd_send(p, carrier(s, other_host(root_host, (me + k) % others, at->hosts), i),
                 piece(s, c, RD_OUT, i, me));
     for (uint32_t k = 1; k < others; k++) {
         const uint32_t q = (me + others - k) % others;
-        rd_recv(p, carrier(s, other_host(home, q, at->hosts), i), piece(s, c, RD_OUT, i, q));
+        rd_recv(p, carrier(s, other_host(root_host, q, at->hosts), i), piece(s, c, RD_OUT, i, q));
     }
 }
 

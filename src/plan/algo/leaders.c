@@ -108,8 +108,8 @@ static uint32_t levels(uint32_t n)
 void rd_broadcast_leaders(rd_plan *p, rd_shape s)
 {
     const rd_stand at = rd_stand_of(s, s.rank);
-    const uint32_t home = rd_stand_of(s, s.root).host, top = levels(at.hosts);
-    const uint32_t v = (at.host + at.hosts - home) % at.hosts;
+    const uint32_t root_host = rd_stand_of(s, s.root).host, top = levels(at.hosts);
+    const uint32_t v = (at.host + at.hosts - root_host) % at.hosts;
     const rd_range out = rd_whole(s, RD_OUT);
 
     for (uint32_t k = 0; k < top && s.rank == leader_of(s, at.host); k++) {
