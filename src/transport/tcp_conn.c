@@ -52,6 +52,7 @@ void rd_tcp_end(tcp_world *w, tcp_conn *c)
     *at = c->next;
     if (c->state == TCP_STRANGER)
         w->strangers--;
+    w->full -= c->full;
     if (c->rank < w->its.size) {
         tcp_peer *peer = &w->peers[c->rank];
         peer->trying -= c->state == TCP_CONNECTING;
