@@ -406,7 +406,7 @@ static void clear_up(tcp_world *w)
 bool rd_tcp_poll(tcp_world *w, tcp_peer *peer)
 {
     pthread_mutex_lock(&w->lock);
-    const bool polled = peer->in && peer->in->stream && !w->ready;
+    const bool polled = peer->in && !w->full;
     if (polled) {
         rd_tcp_read(w, peer->in);
         clear_up(w);

@@ -56,6 +56,7 @@ void rd_tcp_end(tcp_world *w, tcp_conn *c)
     assert(c->state != TCP_STRANGER || w->strangers);
     if (c->state == TCP_STRANGER)
         w->strangers--;
+    w->full -= c->full;
     if (c->rank < w->its.size) {
         tcp_peer *peer = &w->peers[c->rank];
         assert(c->state != TCP_CONNECTING || peer->trying);

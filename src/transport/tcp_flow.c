@@ -215,10 +215,12 @@ bool rd_tcp_owes(const tcp_conn *c)
     return c->stream && c->stream->kind->owes && c->stream->kind->owes(c->stream);
 }
 
-static void watch_room(tcp_conn *c, bool full)
+static void watch_room(tcp_world *w, tcp_conn *c, bool full)
 {
-    if (c->full != full && c->stream->kind->watch(c->stream, true, full))
-        c->full = full;
+    if (c->full == full || !c->stream->kind->watch(c->stream, true, full))
+        return;
+    c->full = full;
+    w->full += full ? 1 : UINT32_MAX;
 }
 
 void rd_tcp_flush_conn(tcp_world *w, tcp_conn *c)
@@ -237,11 +239,11 @@ void rd_tcp_flush_conn(tcp_world *w, tcp_conn *c)
                 true; /* what the peer wrote before it went is still to be read, and will say why */
             return;
         } else if (n < 0 && errno == EAGAIN) {
-            watch_room(c, true);
+            watch_room(w, c, true);
             return;
         }
     }
-    watch_room(c, false);
+    watch_room(w, c, false);
 }
 
 void rd_tcp_flush(tcp_world *w, tcp_peer *peer)

@@ -225,6 +225,7 @@ struct tcp_world {
     tcp_conn *conns, *ended; /* ended: to be freed when nobody looks at them */
     tcp_link *links;
     uint32_t users, strangers;
+    uint32_t full;           /* connections that wait until they can be written */
     _Atomic uint32_t wanted; /* peers to whom a connection is to be opened */
     /* While there are no descriptors the listener is left alone: until when, and since when; 0: there are */
     uint64_t deaf_ns, deaf_since_ns;
@@ -326,7 +327,7 @@ tcp_link *rd_tcp_find(tcp_world *w, uint64_t id);
 
 /* tcp_board.c, from here on: the lock is not held.  Whatever comes or can go, within so long. */
 void rd_tcp_pump(tcp_world *w, uint64_t until_ns);
-/* What has come of a peer, and nothing else; false: it has no connection, or others wait to write. */
+/* What has come of a peer, and nothing else; false: it has no connection, or one waits for room. */
 bool rd_tcp_poll(tcp_world *w, tcp_peer *peer);
 /* Tells its ranks, when all that it owes them is written */
 void rd_tcp_take_leave(tcp_link *l, uint64_t until_ns);
