@@ -9,6 +9,7 @@
 #include "../cli/bench.h"
 #include "plan/choose.h"
 #include "ranks.h"
+#include "transport/transports.h"
 
 static bench_point point; /* what the ranks call */
 static struct {
@@ -79,7 +80,7 @@ static double measure(uint32_t n, const rd_algorithm *a, size_t bytes, double se
 /* By rank 0's shape, as the library makes it of the call. */
 static const rd_algorithm *chosen(uint32_t n, ronda_kind of, size_t bytes)
 {
-    const rd_facts facts = rd_facts_local(rd_usable_cpus());
+    const rd_facts facts = rd_facts_of(&rd_local, rd_usable_cpus());
     const rd_kind_facts *k = rd_kind(of);
     const bench_point p = point_of(of, n, bytes);
     uint64_t starts[2][MOST_RANKS + 1] = {{0}};

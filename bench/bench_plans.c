@@ -10,6 +10,7 @@
 #include "plan/choose.h"
 #include "plan/hosts.h"
 #include "ranks.h"
+#include "transport/transports.h"
 
 enum { SHAPES = 1000, LEAST = 256, ROUNDS = 20000 };
 
@@ -39,7 +40,7 @@ static double plan_us(ronda_comm *comm, ronda_kind kind, size_t count)
 /* The same for ranks of several hosts, which are not here: the first of its class is chosen too. */
 static double plan_far_us(const rd_hosts *hosts, ronda_kind kind, size_t count, bool first)
 {
-    const rd_facts facts = rd_facts_mixed(hosts->size);
+    const rd_facts facts = rd_facts_of(&rd_mixed, hosts->size);
     const rd_shape shape = {
         .kind = kind, .size = hosts->size, .width = 4, .count = count, .hosts = hosts};
     const rd_shape class = rd_class_of(&shape);

@@ -6,6 +6,7 @@
 #include "base/cpu.h"
 #include "base/names.h"
 #include "plan.h"
+#include "transport/transports.h"
 
 /* Communicators choose for a class of sizes, and what is cheapest for this one may be another. */
 static bool put_first(cli_choice *c, const rd_algorithm *chosen, uint64_t class_count)
@@ -25,9 +26,10 @@ bool cli_choose(const cli_plan_request *q, cli_choice *out)
 {
     const uint32_t cpus = rd_usable_cpus();
     const rd_hosts *hosts = q->shape.hosts;
-    *out = (cli_choice){.facts = q->threads                  ? rd_facts_local(cpus)
-                                 : hosts && hosts->count > 1 ? rd_facts_mixed(cpus * hosts->count)
-                                                             : rd_facts_shm(cpus)};
+    *out = (cli_choice){.facts = q->threads ? rd_facts_of(&rd_local, cpus)
+                                 : hosts && hosts->count > 1
+                                     ? rd_facts_of(&rd_mixed, cpus * hosts->count)
+                                     : rd_facts_of(&rd_shm, cpus)};
     if (q->cut) {
         out->facts.segment_bytes = q->segment_bytes ? q->segment_bytes : UINT64_MAX;
         out->facts.part_bytes = 0;

@@ -8,6 +8,7 @@
 #include "comm/comm.h"
 #include "picture.h"
 #include "plan.h"
+#include "transport/transports.h"
 
 static const char ME[] = "plan";
 
@@ -175,7 +176,7 @@ int cli_plan_read(int count, char **arguments, cli_plan_request *out)
     cli_args a = {.command = ME, .options = options, .count = count, .texts = arguments};
     cli_plan_request q = {.shape = {.size = 4, .count = 1000}, .type = RONDA_F32, .op = RONDA_SUM};
     rd_shape *s = &q.shape;
-    q.segment_bytes = rd_facts_local(1).segment_bytes;
+    q.segment_bytes = rd_facts_of(&rd_local, 1).segment_bytes;
     int status = cli_read(&a, &q);
     if (status)
         return status;

@@ -10,6 +10,7 @@
 #include "base/tell.h"
 #include "comm/comm.h"
 #include "comm/rendezvous.h"
+#include "transport/transports.h"
 
 /* --- joining and leaving --- */
 
@@ -65,8 +66,7 @@ static ronda_status check_config(const ronda_config *config, rd_error *err)
     if (config && config->flags & ~(uint32_t)(RONDA_PROGRESS_THREAD | RONDA_INSECURE))
         return rd_fail(err, RONDA_EINVAL, RONDA_ANY, "ronda_init: flags 0x%x are unknown",
                        config->flags);
-    if (transport && *transport && strcmp(transport, "shm") != 0 && strcmp(transport, "tcp") != 0 &&
-        strcmp(transport, "hosts") != 0 && strcmp(transport, "auto") != 0)
+    if (transport && *transport && !rd_transport_named(transport) && strcmp(transport, "auto") != 0)
         return rd_fail(
             err, RONDA_EUNSUPPORTED, RONDA_ANY,
             "there is no transport '%s' between processes; this version has 'shm', 'tcp' "

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "harness.h"
+#include "transport/transports.h"
 
 typedef struct {
     const char *data;

@@ -9,6 +9,7 @@
 #include "plan/hosts.h"
 #include "program.h"
 #include "proof/check.h"
+#include "transport/transports.h"
 
 /* --- maps --- */
 
@@ -89,7 +90,7 @@ static const rd_algorithm *choice(ronda_kind kind, uint64_t count, const rd_host
                         .count = count,
                         .ordered = ordered,
                         .hosts = hosts};
-    const rd_facts facts = rd_facts_mixed(64);
+    const rd_facts facts = rd_facts_of(&rd_mixed, 64);
     return rd_choose(&s, &facts, NULL, NULL);
 }
 

@@ -8,6 +8,7 @@
 #include "harness.h"
 #include "plan/choose.h"
 #include "ronda.h"
+#include "transport/transports.h"
 
 static rd_plan *build(ronda_kind kind, const char *name, uint32_t rank, uint32_t size,
                       uint64_t count)
@@ -101,8 +102,8 @@ TEST(the_plan_used_longest_ago_goes_first)
 
 TEST(parts_of_large_calls_stay_in_the_caches)
 {
-    const rd_facts shm = rd_facts_shm(16), crowded = rd_facts_shm(2), threads = rd_facts_local(16),
-                   mixed = rd_facts_mixed(16);
+    const rd_facts shm = rd_facts_of(&rd_shm, 16), crowded = rd_facts_of(&rd_shm, 2),
+                   threads = rd_facts_of(&rd_local, 16), mixed = rd_facts_of(&rd_mixed, 16);
     const rd_algorithm *two_shot = rd_algorithm_named(RONDA_ALLREDUCE, "two_shot"),
                        *tree = rd_algorithm_named(RONDA_ALLREDUCE, "double_tree"),
                        *reduce = rd_algorithm_named(RONDA_REDUCE, "two_shot"),
@@ -149,7 +150,8 @@ TEST(parts_of_large_calls_stay_in_the_caches)
  * cores, what goes back to the only peer is not staged, and short copies are written to lines that are here. */
 TEST(prices_choose_what_was_quickest)
 {
-    const rd_facts shm = rd_facts_shm(16), crowded = rd_facts_shm(2), tcp = rd_facts_tcp(2);
+    const rd_facts shm = rd_facts_of(&rd_shm, 16), crowded = rd_facts_of(&rd_shm, 2),
+                   tcp = rd_facts_of(&rd_tcp, 2);
     const struct {
         const rd_facts *facts;
         ronda_kind kind;

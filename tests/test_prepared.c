@@ -11,6 +11,7 @@
 #include "plan/hosts.h"
 #include "plan/raw.h"
 #include "proof/check.h"
+#include "transport/transports.h"
 
 enum { RANKS = 2, MANY = 1000, UNDER_WAY = 24, MOST = MANY + 8 };
 
@@ -274,8 +275,8 @@ TEST(a_class_has_one_choice)
 TEST(the_choice_is_the_cheapest_of_all_prices)
 {
     static const uint32_t sizes[] = {2, 5, 16, 48, 300};
-    const rd_facts facts[] = {rd_facts_local(16), rd_facts_shm(4), rd_facts_tcp(48),
-                              rd_facts_mixed(16)};
+    const rd_facts facts[] = {rd_facts_of(&rd_local, 16), rd_facts_of(&rd_shm, 4),
+                              rd_facts_of(&rd_tcp, 48), rd_facts_of(&rd_mixed, 16)};
     for (size_t f = 0; f < 4; f++)
         for (size_t i = 0; i < 5; i++) {
             rd_hosts *hosts = f == 3 && sizes[i] % 4 == 0 ? rd_hosts_even(4, sizes[i] / 4) : NULL;
@@ -318,7 +319,7 @@ static rd_shape shape_of(ronda_kind kind, uint32_t size, uint64_t count, uint64_
 TEST(a_sole_candidate_is_not_priced)
 {
     enum { SIZE = 16 };
-    const rd_facts facts = rd_facts_tcp(48);
+    const rd_facts facts = rd_facts_of(&rd_tcp, 48);
     uint64_t starts[2 * (SIZE + 1)];
     uint32_t soles = 0;
     for (ronda_kind k = RONDA_ALLREDUCE; k <= RONDA_BARRIER; k++) {
@@ -360,9 +361,9 @@ TEST(a_miss_with_many_ranks_is_little_work)
 {
     enum { SIZE = 1024, KINDS_OF_FACTS = 6 };
     static uint64_t starts[2 * (SIZE + 1)];
-    const rd_facts facts[KINDS_OF_FACTS] = {rd_facts_local(48),   rd_facts_shm(48),
-                                            rd_facts_shm(1024),   rd_facts_tcp(1024),
-                                            rd_facts_mixed(1024), rd_facts_mixed(16)};
+    const rd_facts facts[KINDS_OF_FACTS] = {
+        rd_facts_of(&rd_local, 48), rd_facts_of(&rd_shm, 48),     rd_facts_of(&rd_shm, 1024),
+        rd_facts_of(&rd_tcp, 1024), rd_facts_of(&rd_mixed, 1024), rd_facts_of(&rd_mixed, 16)};
     for (size_t f = 0; f < KINDS_OF_FACTS; f++)
         for (uint32_t each = 1; each < (facts[f].far ? SIZE : 2); each *= 2) { /* ranks of a host */
             rd_hosts *hosts = facts[f].far ? rd_hosts_even(SIZE / each, each) : NULL;

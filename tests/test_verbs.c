@@ -16,6 +16,7 @@
 #include "links.h"
 #include "proof/check.h"
 #include "proof/made.h"
+#include "transport/transports.h"
 
 #define TIMEOUT_NS UINT64_C(20000000000)
 
@@ -413,7 +414,7 @@ TEST(it_is_drawn)
 /* The bytes of all four ranges, copied once and folded once. */
 TEST(it_has_a_price)
 {
-    const rd_facts facts = rd_facts_local(2);
+    const rd_facts facts = rd_facts_of(&rd_local, 2);
     const rd_algorithm one = algorithm(keeps_first), none = algorithm(only_exchanges);
     const rd_shape s = {.kind = RONDA_ALLREDUCE, .size = 2, .width = 4, .count = 1000};
     const double more = rd_price_of(&one, &s, &facts).ns - rd_price_of(&none, &s, &facts).ns;

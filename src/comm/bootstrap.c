@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "comm/session.h"
+#include "transport/transports.h"
 
 #include <errno.h>
 #include <stdio.h>

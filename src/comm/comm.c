@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "transport/transports.h"
 
 #include <assert.h>
 
@@ -13,20 +14,17 @@
 _Static_assert(sizeof((rd_error *)0)->message == sizeof((ronda_error *)0)->message,
                "a sentence fits into the public error");
 
-/* What is known of who shares memory with whom, and what messages cost then.  false: no memory. */
+/* What is known of who shares memory with whom, and what messages cost then: the same for all ranks, also for one that
+ * is alone on its host.  false: no memory. */
 static bool find_hosts(const rd_link *link, rd_hosts **hosts, rd_facts *facts)
 {
-    const rd_transport *t = link->transport;
-    const bool sockets = t->pushes && !link->host_of;
     *hosts = link->host_of ? rd_hosts_make(link->host_of, link->size) : NULL;
     if (link->host_of && !*hosts)
         return false;
-    *facts = sockets                  ? rd_facts_tcp(link->cpus)
-             : t->copies || t->pushes ? rd_facts_shm(link->cpus)
-                                      : rd_facts_local(link->cpus);
-    if (*hosts && (*hosts)->count > 1) {
-        *facts = rd_facts_mixed(link->cpus);
-    } else {
+    const bool several = *hosts && (*hosts)->count > 1;
+    const rd_transport *t = several ? &rd_mixed : *hosts ? &rd_shm : link->transport;
+    *facts = rd_facts_of(t, link->cpus);
+    if (!several) {
         rd_hosts_free(*hosts);
         *hosts = NULL;
     }

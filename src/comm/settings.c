@@ -5,6 +5,7 @@
 
 #include "comm/comm.h"
 #include "comm/environment.h"
+#include "transport/transports.h"
 
 static const uint64_t DEFAULT_TIMEOUT_NS = 60000000000u;
 
@@ -116,9 +117,8 @@ static ronda_status read_numbers(const ronda_config *config, rd_joining *out, rd
     }
     if (has_size || *has_rank)
         return RONDA_OK;
-    const bool sockets =
-        transport && (strcmp(transport, "tcp") == 0 || strcmp(transport, "hosts") == 0);
-    status = rd_environment_read(sockets, launch, err);
+    const rd_transport *t = rd_transport_named(transport);
+    status = rd_environment_read(t && t->pushes, launch, err);
     if (!status && launch->launcher) {
         out->size = launch->size;
         out->rank = launch->rank;
@@ -155,9 +155,9 @@ static ronda_status read_transport(const ronda_config *config, rd_joining *out, 
     const char *name = text_or(config ? config->transport : NULL, "RONDA_TRANSPORT");
     const char *insecure = getenv("RONDA_INSECURE");
     const bool here = out->address.kind == RD_ADDRESS_FILE || rd_address_is_loopback(&out->address);
-    out->sockets_alone = name && strcmp(name, "tcp") == 0;
-    out->hosts = out->sockets_alone || (name && strcmp(name, "hosts") == 0) ||
-                 (!here && !(name && strcmp(name, "shm") == 0));
+    const rd_transport *t = rd_transport_named(name);
+    out->sockets_alone = t && t->pushes && !t->copies;
+    out->hosts = t ? t->pushes : !here;
     if (!out->hosts && !here)
         return rd_fail(
             err, RONDA_EUNSUPPORTED, RONDA_ANY,

@@ -30,34 +30,6 @@ enum { ENOUGH_STEPS = 4000 };
 enum { MOST_WHOLE_SCRATCH = 4 << 20, FEW = 8 };
 static const double LOCAL_STEP_NS = 30;
 
-/* Measured on two machines of 2 and 16 cores, with bench/bench_algorithms.c. */
-rd_facts rd_facts_local(uint32_t cpus)
-{
-    return (rd_facts){.cpus = cpus,
-                      .latency_ns = 120,
-                      .switch_ns = 1200,
-                      .send_ns = 70,
-                      .receive_ns = 120,
-                      .lend_ns = 300,
-                      .stage_ns = 300,
-                      .stage_byte_ns = 0.2,
-                      .copy_ns = 0.07,
-                      .fold_ns = 0.05,
-                      .segment_bytes = 1 << 20};
-}
-
-/* The same with processes, by `ronda bench`: what a process sends of its own memory is copied to where
- * the others can read it, and is read there by cores that do not share a cache. */
-rd_facts rd_facts_shm(uint32_t cpus)
-{
-    rd_facts facts = rd_facts_local(cpus);
-    facts.copies = true;
-    facts.copy_ns = 0.08;
-    facts.fold_ns = 0.09;
-    facts.part_bytes = 64 << 10;
-    return facts;
-}
-
 /* Parts of a chunk go to the ranks that fold them and come back while the next chunks are on their way: a few
  * chunks, which should be in the caches still when they are released.  And a rank has one place for all that it
  * sends, shared out among its peers: with more than FEW of them there is room for a few short parts each.
@@ -75,35 +47,6 @@ uint64_t rd_segment_for(const rd_facts *facts, const rd_algorithm *a, const rd_s
     if (s->size <= FEW)
         return pair ? 4 * facts->part_bytes : crowded ? 2 * facts->part_bytes : facts->part_bytes;
     return ALL_PARTS / s->size > LEAST ? ALL_PARTS / s->size : LEAST;
-}
-
-/* And over sockets, with 2 to 16 ranks on one machine of 16 cores: what is sent goes through the system twice.  Inside
- * a machine the sender's call delivers it: seven sends in a row take 76 us, and three hops in turn 32. Between hosts
- * a wire adds its latency. */
-#define SOCKETS(send, receive, latency)                                                            \
-    {                                                                                              \
-        .latency_ns = latency, .switch_ns = 3000, .send_ns = send, .receive_ns = receive,          \
-        .lend_ns = 1000, .carry_ns = 0.15, .copy_ns = 0.08, .fold_ns = 0.09,                       \
-        .segment_bytes = 1 << 18                                                                   \
-    }
-static const rd_facts between_hosts = SOCKETS(4500, 4000, 15000);
-
-rd_facts rd_facts_tcp(uint32_t cpus)
-{
-    rd_facts facts = SOCKETS(9000, 2500, 500);
-    facts.cpus = cpus;
-    return facts;
-}
-
-/* Wires of 10 Gb/s, as above. */
-rd_facts rd_facts_mixed(uint32_t cpus)
-{
-    rd_facts facts = rd_facts_shm(cpus);
-    facts.segment_bytes = between_hosts.segment_bytes;
-    facts.part_bytes = 0;
-    facts.far = &between_hosts;
-    facts.wire_ns = 0.8;
-    return facts;
 }
 
 typedef struct {

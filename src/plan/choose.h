@@ -2,34 +2,10 @@
 #ifndef RD_CHOOSE_H
 #define RD_CHOOSE_H
 
+#include "base/costs.h"
 #include "plan/plan.h"
 
 /* What the choice may depend on: equal on all ranks of a world. */
-typedef struct rd_facts {
-    uint32_t cpus;     /* that the ranks share, on all hosts together */
-    double latency_ns; /* waiting, a round */
-    double switch_ns;  /* from one rank to the next on the same core */
-    double send_ns;    /* a message sent */
-    double receive_ns; /* a message received */
-    double lend_ns;    /* more for one that is lent: its bytes are fetched after it */
-    double stage_ns;   /* writing what will be lent, and per byte of it: */
-    double stage_byte_ns;
-    double carry_ns;        /* per byte sent, and per byte received, by the system */
-    double copy_ns;         /* per byte received */
-    double fold_ns;         /* per byte and operand */
-    bool copies;            /* what is sent of the caller's memory */
-    uint64_t segment_bytes; /* what plans are cut for */
-    uint64_t part_bytes;    /* those whose messages are parts: rd_segment_for; 0: as all */
-    /* Of peers on another host, by the map of the shape; NULL: they are like others */
-    const struct rd_facts *far;
-    double wire_ns; /* per byte that a host sends or gets, by all of its ranks together */
-} rd_facts;
-
-rd_facts rd_facts_local(uint32_t cpus); /* ranks as threads */
-rd_facts rd_facts_shm(uint32_t cpus);   /* as processes of a machine */
-rd_facts rd_facts_tcp(uint32_t cpus);   /* anywhere */
-rd_facts rd_facts_mixed(uint32_t cpus); /* processes on each host, and sockets between hosts */
-
 typedef struct {
     const rd_algorithm *algorithm;
     uint32_t rounds, messages; /* of the rank that has most of them */

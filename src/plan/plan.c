@@ -402,7 +402,9 @@ void rd_plan_restart(rd_plan *p, const rd_algorithm *algorithm, const rd_shape *
                     .members = raw->members,
                     .member_capacity = raw->member_capacity,
                     .peers = raw->peers,
-                    .peer_capacity = raw->peer_capacity};
+                    .peer_capacity = raw->peer_capacity,
+                    .accesses = raw->accesses,
+                    .access_capacity = raw->access_capacity};
 }
 
 rd_plan *rd_plan_begin(const rd_algorithm *algorithm, const rd_shape *shape)

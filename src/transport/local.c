@@ -7,6 +7,7 @@
 #include "base/cpu.h"
 #include "base/mem.h"
 #include "transport/share.h"
+#include "transport/transports.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -216,7 +217,20 @@ static ronda_status local_join(rd_link *link, const rd_offer offers[], const uin
     return RONDA_OK;
 }
 
+/* Measured on two machines of 2 and 16 cores, with bench/bench_algorithms.c. */
+static const rd_facts costs = {.latency_ns = 120,
+                               .switch_ns = 1200,
+                               .send_ns = 70,
+                               .receive_ns = 120,
+                               .lend_ns = 300,
+                               .stage_ns = 300,
+                               .stage_byte_ns = 0.2,
+                               .copy_ns = 0.07,
+                               .fold_ns = 0.05,
+                               .segment_bytes = 1 << 20};
+
 const rd_transport rd_local = {.name = "local",
+                               .costs = &costs,
                                .lends_alloc = true,
                                RD_SHARE_SLOTS,
                                .quiesce = rd_share_quiesce,

@@ -2,9 +2,7 @@
 #ifndef RD_MIXED_H
 #define RD_MIXED_H
 
-#include "transport/transport.h"
-
-extern const rd_transport rd_mixed;
+#include "transport/transports.h"
 
 /* tcp: to all ranks, and it knows of which hosts they are; shm: to those of this host, in the order of their
  * ranks.  Both are the new link's, whatever it returns. */

@@ -122,6 +122,8 @@ static inline uint32_t rd_records(uint32_t channels)
 }
 size_t rd_board_bytes(uint32_t size, uint32_t channels); /* of head, boards and calls */
 size_t rd_share_bytes(uint32_t size, uint32_t channels); /* and of queues */
+/* Of a member's ports, in private memory */
+size_t rd_share_ports_bytes(uint32_t size, uint32_t channels);
 
 static inline uint32_t rd_rank_in_whole(const rd_member *m, uint32_t rank)
 {
@@ -159,6 +161,12 @@ bool rd_share_peek(rd_port *p, rd_view *view);
 void rd_share_release(rd_port *p, uint64_t bytes);
 void rd_share_abort(rd_link *l, const rd_error *cause);
 void rd_share_quiesce(rd_link *l, uint64_t until_ns, uint64_t soon_ns);
+
+/* As of threads, by `ronda bench`: what a process sends of its own memory is copied to where the others can read it,
+ * and is read there by cores that do not share a cache. */
+#define RD_SHM_COSTS                                                                               \
+    .latency_ns = 120, .switch_ns = 1200, .send_ns = 70, .receive_ns = 120, .lend_ns = 300,        \
+    .stage_ns = 300, .stage_byte_ns = 0.2, .copies = true, .copy_ns = 0.08, .fold_ns = 0.09
 
 #define RD_SHARE_SLOTS                                                                             \
     .wake = rd_share_wake, .port = rd_share_port, .wait = rd_share_wait, .abort = rd_share_abort

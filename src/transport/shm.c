@@ -16,6 +16,7 @@
 #include "base/process.h"
 #include "transport/events.h"
 #include "transport/shm_inside.h"
+#include "transport/transports.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -515,7 +516,11 @@ ronda_status rd_shm_open(const rd_shm_parts *parts, rd_link **out, rd_error *err
     return RONDA_OK;
 }
 
+static const rd_facts costs = {RD_SHM_COSTS, .segment_bytes = 1 << 20, .part_bytes = 64 << 10};
+
 const rd_transport rd_shm = {.name = "shm",
+                             .setting = "shm",
+                             .costs = &costs,
                              .copies = true,
                              .lends_alloc = true,
                              RD_SHARE_SLOTS,

@@ -1,6 +1,7 @@
 /* tcp_inside.h: what the files of the transport tcp know of each other.
  *
- *     tcp.c          the slots: ports, messages in and out
+ *     tcp.c          the row: ports, waiting, memory, opening and closing
+ *     tcp_data.c     the data path: messages in and out
  *     tcp_board.c    where ranks stand, failure, closing
  *     tcp_connect.c  connections: when they are opened, and by whom
  *     tcp_conn.c     one connection: its stream, and what is kept for it
@@ -255,6 +256,9 @@ static inline uint64_t rd_tcp_now(const tcp_world *w)
 {
     return w->its.network->kind->now_ns(w->its.network);
 }
+
+/* tcp_data.c */
+extern const rd_data rd_tcp_data;
 
 /* tcp.c */
 rd_port *rd_tcp_port(rd_link *link, uint32_t peer, uint32_t channel);

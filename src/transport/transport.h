@@ -23,6 +23,7 @@
 
 #include <stdatomic.h>
 
+#include "base/costs.h"
 #include "base/error.h"
 #include "base/generation.h"
 #include "base/limits.h"
@@ -270,9 +271,11 @@ static inline void rd_port_release(rd_port *port, uint64_t bytes)
 
 struct rd_transport {
     const char *name;
-    bool copies;      /* the caller's memory cannot be lent, unless alloc() gave it */
-    bool lends_alloc; /* what alloc() gives can be */
-    bool pushes;      /* some of its ports do: see rd_data */
+    const char *setting;   /* what RONDA_TRANSPORT calls it; NULL: it is not asked for */
+    const rd_facts *costs; /* of its messages, without cpus */
+    bool copies;           /* the caller's memory cannot be lent, unless alloc() gave it */
+    bool lends_alloc;      /* what alloc() gives can be */
+    bool pushes;           /* some of its ports do: see rd_data */
 
     /* The port to a peer; never NULL for a peer other than oneself.  channel: below
      * link->channels + RD_MESSAGE_CHANNELS. */
@@ -327,14 +330,11 @@ struct rd_transport {
     void (*forgo)(rd_link *link, const rd_offer *offer, const uint32_t members[], uint32_t size);
 };
 
-extern const rd_transport rd_local;
-
 /* A world of `size` ranks in this process, RD_LOCAL_RANKS at most: links[r] is rank r's. */
 enum { RD_LOCAL_RANKS = 1024 };
 ronda_status rd_local_open(uint32_t size, rd_link *links[], rd_error *err);
 
 /* Ranks as processes of this host.  Rank 0 makes the memory; everybody opens it. */
-extern const rd_transport rd_shm;
 typedef struct {
     uint32_t rank, size;
     int memfd;      /* -1: none yet */
