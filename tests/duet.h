@@ -6,7 +6,7 @@
 #include "transport/tcp.h"
 #include "transport/wire.h"
 
-enum { DUET_SIZE = 3, DUET_JOB = 77, DUET_CHANNELS = RD_CHANNELS + 2 };
+enum { DUET_SIZE = 3, DUET_JOB = 77, DUET_CHANNELS = RD_CHANNELS + RD_MESSAGE_CHANNELS };
 
 typedef struct {
     rd_link *link;

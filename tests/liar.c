@@ -34,7 +34,7 @@ uint64_t hurtful(rng *r, uint64_t now, uint64_t limit)
     }
 }
 
-enum { QUEUES = RD_CHANNELS + 2 }; /* the last two are for letters */
+enum { QUEUES = RD_CHANNELS + RD_MESSAGE_CHANNELS };
 
 static struct {
     rd_data data;
