@@ -74,7 +74,7 @@ ronda_status rd_engine_close(rd_engine *e, uint64_t timeout_ns, rd_error *err)
     const bool failed = atomic_load(e->link->alarm);
     for (const rd_operation *f = e->first; f; f = f->next)
         if (!f->done && !f->lost)
-            rd_flight_cancel(f);
+            rd_operation_cancel(f);
     ronda_status status = rd_look_back(e, err);
     if (rd_settle(e, timeout_ns, failed, &unsettled) && !status) {
         *err = unsettled;
@@ -321,7 +321,7 @@ ronda_status rd_engine_give_up(rd_engine *e, rd_error *err)
     for (rd_operation *f = e->first; f; f = f->next)
         if (!f->lost && !f->done && (e->gave_up || concerns(err, f->job.record.sequence))) {
             f->lost = true;
-            rd_flight_cancel(f);
+            rd_operation_cancel(f);
         }
     e->busy = 0;
     for (uint32_t c = 0; c < e->link->channels; c++) {

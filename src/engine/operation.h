@@ -179,7 +179,7 @@ void rd_operation_begin(rd_engine *e, rd_operation *f); /* its channel is free *
  * from there.  How many steps were done; 0: nothing could move */
 uint32_t rd_operation_advance(rd_engine *e, rd_operation *f);
 /* It will never be done: what comes for it is not written to its memory any more */
-void rd_flight_cancel(const rd_operation *f);
+void rd_operation_cancel(const rd_operation *f);
 /* All steps done, and all of the caller's memory is released */
 bool rd_operation_ended(rd_engine *e, rd_operation *f);
 

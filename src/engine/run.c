@@ -439,7 +439,7 @@ static void post_recv(const rd_operation *f, rd_lane_state *lane, const rd_step 
     lane->posted = lane->next + 1;
 }
 
-void rd_flight_cancel(const rd_operation *f)
+void rd_operation_cancel(const rd_operation *f)
 {
     for (uint32_t l = 0; f->begun && l < f->plan->lane_count; l++) {
         const rd_lane_state *lane = &f->lanes[l];
