@@ -48,8 +48,9 @@ static size_t draw_size(rng *r)
 
 static rd_distance draw_distance(rng *r)
 {
-    return (rd_distance){.far = rng_below(r, 2),
-                         .votes = (uint8_t)rng_below(r, 3),
+    const bool far = rng_below(r, 2);
+    return (rd_distance){.far = far,
+                         .votes = (uint8_t)rng_below(r, far ? 2 : 3),
                          .turn = (uint32_t)rng_below(r, 40),
                          .rest = (uint32_t)(rng_below(r, 2) ? 0 : rng_below(r, 5)),
                          .slow_ns = (uint32_t)rng_below(r, 100000)};

@@ -15,6 +15,8 @@ typedef struct {
     uint32_t swapped;   /* the same, of slots, which are not in `lent`: no step waits for them */
     uint32_t posted;    /* receives: 1 + the step whose place the transport knows; 0: none */
     uint64_t taken;     /* bytes of the head step that are done already */
+    char *
+        back; /* sends: where the peer awaits the head step, whose first bytes are there; or NULL */
     uint32_t
         held; /* sends: rounds in which it left a piece to the one before in its multicast group, or had no slot */
     bool refused; /* sends: there was no place for the head step when it was last tried */

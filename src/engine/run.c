@@ -91,6 +91,7 @@ static void advance_send(rd_lane_state *lane, uint64_t bytes, uint64_t total)
     if (lane->taken < total)
         return;
     lane->taken = 0;
+    lane->back = NULL;
     lane->next++;
 }
 
@@ -215,16 +216,19 @@ static uint32_t run_send(rd_engine *e, rd_operation *f, rd_lane_state *lane, con
 static uint32_t find_returns(rd_engine *e, rd_operation *f, const rd_step *s, const rd_view *view,
                              uint32_t peer, uint64_t done, uint32_t outs)
 {
-    for (uint32_t i = 0; i < s->forward_count && view->back; i++) {
+    for (uint32_t i = 0; i < s->forward_count; i++) {
         const uint32_t send = f->plan->forwards[s->first_forward + i];
         const rd_step *t = &f->plan->steps[send];
         rd_lane_state *lane = &f->lanes[t->lane];
-        if (t->peer == peer && t->ordinal == view->back_ordinal && lane->next == send &&
-            lane->taken == done && (done || rd_port_can_send(lane->port))) {
-            e->fused[outs - 1] = (rd_fused){send, true};
-            e->outs[outs] = (char *)view->back + done;
-            return outs + 1;
-        }
+        if (t->peer != peer || lane->next != send || lane->taken != done)
+            continue;
+        if (!done && view->back && t->ordinal == view->back_ordinal && rd_port_can_send(lane->port))
+            lane->back = view->back;
+        if (!lane->back)
+            continue;
+        e->fused[outs - 1] = (rd_fused){send, true};
+        e->outs[outs] = lane->back + done;
+        return outs + 1;
     }
     return outs;
 }

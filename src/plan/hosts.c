@@ -97,16 +97,6 @@ rd_stand rd_stand_of(rd_shape s, uint32_t rank)
                       hosts->smallest, hosts->largest};
 }
 
-uint32_t rd_ranks_on(rd_shape s, uint32_t host)
-{
-    return s.hosts ? s.hosts->first[host + 1] - s.hosts->first[host] : s.size;
-}
-
-uint32_t rd_rank_on(rd_shape s, uint32_t host, uint32_t i)
-{
-    return s.hosts ? s.hosts->ranks[s.hosts->first[host] + i % rd_ranks_on(s, host)] : i % s.size;
-}
-
 const uint32_t *rd_host_peers(rd_shape s, uint32_t host)
 {
     return s.hosts ? s.hosts->ranks + s.hosts->first[host] : NULL;

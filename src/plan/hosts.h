@@ -51,9 +51,18 @@ typedef struct {
 } rd_stand;
 
 rd_stand rd_stand_of(rd_shape s, uint32_t rank);
-uint32_t rd_ranks_on(rd_shape s, uint32_t host);
+/* Here, as a shape is long and they are called for every message */
+static inline uint32_t rd_ranks_on(rd_shape s, uint32_t host)
+{
+    return s.hosts ? s.hosts->first[host + 1] - s.hosts->first[host] : s.size;
+}
+
 /* Number i of a host; if it has fewer ranks they are counted round */
-uint32_t rd_rank_on(rd_shape s, uint32_t host, uint32_t i);
+static inline uint32_t rd_rank_on(rd_shape s, uint32_t host, uint32_t i)
+{
+    return s.hosts ? s.hosts->ranks[s.hosts->first[host] + i % rd_ranks_on(s, host)] : i % s.size;
+}
+
 /* The ranks of a host as rd_fold_many() takes them */
 const uint32_t *rd_host_peers(rd_shape s, uint32_t host);
 
