@@ -303,7 +303,7 @@ TEST(news_about_strange_ranks)
     duet_await(&s, 0, 1);
     CHECK(!duet_alarmed(&s) && s.taken[0] == 1, "news are not to be afraid of");
     for (uint32_t r = 0; r < DUET_SIZE; r++)
-        CHECK(!rd_control_presence(s.link, r).closed, "rank %u closed by hearsay", r);
+        CHECK(!rd_control_presence(s.link, r).closed, "rank %u closed by remote", r);
     duet_close(&s, false);
 }
 

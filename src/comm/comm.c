@@ -78,7 +78,7 @@ ronda_status rd_comm_open(rd_link *link, const rd_settings *settings, ronda_comm
     }
     c->listens = settings->debug;
     if (c->listens)
-        rd_asked_open();
+        rd_dump_signal_open();
     rd_log_say(&c->log, RD_LOG_INFO, "rank %u of %u: open over %s", c->rank, c->size,
                link->transport->name);
     *out = c;
@@ -108,7 +108,7 @@ ronda_status rd_comm_close(ronda_comm *c)
     rd_progress_thread *progress_thread = alone ? NULL : c->progress_thread;
     const ronda_status status = rd_engine_close(c->engine, c->timeout_ns, &c->error);
     if (c->listens)
-        rd_asked_close();
+        rd_dump_signal_close();
     rd_log_say(&c->log, RD_LOG_INFO, "rank %u of %u: closed after %llu calls%s%s", c->rank, c->size,
                (unsigned long long)c->sequence, status ? ": " : "", status ? c->error.message : "");
     if (status)

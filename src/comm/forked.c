@@ -51,7 +51,7 @@ void rd_comm_close_inherited(ronda_comm *c)
 {
     const bool whole = is_whole(c);
     if (c->listens)
-        rd_asked_close_inherited();
+        rd_dump_signal_close_inherited();
     if (!whole) {
         abandon(c);
         return;

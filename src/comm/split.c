@@ -112,7 +112,7 @@ static ronda_status open_part(ronda_comm *c, const part *p, ronda_comm **out, rd
     memcpy(settings.forced, c->forced, sizeof settings.forced);
     if (!is_offer(p->offers)) {
         if (is_offer(&p->offers[p->rank]))
-            t->forgo(c->link, &p->offers[p->rank], p->members, p->size);
+            t->withdraw(c->link, &p->offers[p->rank], p->members, p->size);
         return rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: its part has no memory", c->rank);
     }
     ronda_status status = t->join(c->link, p->offers, p->members, p->size, p->rank, &link, err);
@@ -142,7 +142,7 @@ static ronda_status split(ronda_comm *c, ticket mine, rd_offer *room, part *p, r
         offer = (rd_offer){0};
     status = half_way(c, gather(c, TELLS_OFFER, 2, &offer, room, until));
     if (status && is_offer(&offer))
-        t->forgo(c->link, &offer, p->members, p->size); /* nobody will come */
+        t->withdraw(c->link, &offer, p->members, p->size); /* nobody will come */
     for (uint32_t i = 0; i < p->size; i++)
         p->offers[i] = room[p->members[i]];
     if (!status && p->size && !local)

@@ -289,7 +289,7 @@ ronda_status rd_engine_dump(rd_engine *e, int fd, rd_error *err)
 /* Whoever is in a call of one communicator answers for all that this thread uses. */
 void rd_engine_answer(rd_engine *e, const rd_awaited *what)
 {
-    const uint32_t asked = rd_asked_count();
+    const uint32_t asked = rd_dump_requests();
     rd_engine *k = e;
     do {
         if (k->answered != asked) {

@@ -98,7 +98,7 @@ ronda_status rd_engine_open(rd_link *link, rd_engine *sibling, rd_engine **out)
     e->link = link;
     e->transport = link->transport;
     e->lanes_only = link->transport->pushes; /* a walk does not stay until its messages are gone */
-    e->answered = rd_asked_count();
+    e->answered = rd_dump_requests();
     e->ports = rd_alloc(n * RD_ALL_CHANNELS * sizeof(rd_port *));
     e->views = rd_alloc(n * sizeof *e->views);
     e->ins = rd_alloc((n + 1) * sizeof *e->ins);

@@ -6,7 +6,7 @@
 #ifndef RD_ENGINE_H
 #define RD_ENGINE_H
 
-#include "base/asked.h"
+#include "base/dump_signal.h"
 #include "base/ops.h"
 #include "engine/fold.h"
 #include "plan/plan.h"
@@ -81,7 +81,7 @@ void rd_engine_answer(rd_engine *e, const rd_awaited *what);
 /* For every entry and every idle round: a load, as long as nobody ever asked. */
 static inline void rd_engine_heed(rd_engine *e, const rd_awaited *what)
 {
-    if (__builtin_expect(rd_asked_count() != 0, 0))
+    if (__builtin_expect(rd_dump_requests() != 0, 0))
         rd_engine_answer(e, what);
 }
 

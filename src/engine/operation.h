@@ -131,7 +131,7 @@ struct rd_engine {
     bool heard;             /* the program has been told that it has failed */
     uint64_t timeout_ns;    /* of the last wait that took long; 0: none did */
     rd_error cause;         /* why operations were lost */
-    uint32_t answered;      /* what rd_asked was when it last was */
+    uint32_t answered;      /* what rd_dump_signals was when it last was */
     uint32_t tests;         /* how many more may find nothing to do before the clock is read */
     uint64_t tested_ns;     /* when the next one looks around */
     uint64_t entered;       /* sequence of the last job */

@@ -152,14 +152,14 @@ static bool is_silent(const rd_presence *p, uint64_t now)
     return p->heard_ns + SILENCE_NS < now;
 }
 
-/* Of those who are known by hearsay, who has not been heard of for longest; RONDA_ANY: nobody for long. */
+/* Of those who are known by remote, who has not been heard of for longest; RONDA_ANY: nobody for long. */
 static uint32_t longest_silent(rd_link *link, uint64_t now)
 {
     uint32_t found = RONDA_ANY;
     uint64_t heard_ns = UINT64_MAX;
     for (uint32_t r = 0; r < link->size; r++) {
         const rd_presence p = rd_control_presence(link, r);
-        if (r == link->rank || !p.hearsay || p.closed || !is_silent(&p, now) ||
+        if (r == link->rank || !p.remote || p.closed || !is_silent(&p, now) ||
             p.heard_ns >= heard_ns)
             continue;
         found = r;
@@ -217,8 +217,8 @@ static standing stands(rd_link *link, const rd_record *mine, uint32_t rank)
         return (standing){p.message.direction == RD_SENDING ? SENDING : RECEIVING, p.awaits,
                           p.message.tag};
     if (p.sequence < mine->sequence)
-        return (standing){p.hearsay ? UNHEARD : ABSENT, 0, 0};
-    if (p.hearsay && !p.inside && p.sequence == mine->sequence)
+        return (standing){p.remote ? UNHEARD : ABSENT, 0, 0};
+    if (p.remote && !p.inside && p.sequence == mine->sequence)
         return (standing){HEARD, 0, 0};
     if (p.posted)
         return (standing){POSTED, 0, 0};
@@ -337,16 +337,16 @@ static void say_last(rd_link *link, uint32_t rank, const rd_presence *p, char *t
         snprintf(text, capacity, "it is in %s", call);
     } else if (rd_control_record(link, rank, p->sequence, &theirs)) {
         rd_record_text(&theirs, call, sizeof call);
-        if (p->hearsay && !p->inside && !p->posted)
+        if (p->remote && !p->inside && !p->posted)
             snprintf(text, capacity, "the last that was heard of it: %s", call);
         else
             snprintf(text, capacity, "its last call, %s, is %s", call,
                      p->inside || p->posted ? "under way" : "done");
     } else {
         snprintf(text, capacity, "%s",
-                 p->posted    ? "it has messages under way"
-                 : p->hearsay ? "nothing was heard of it"
-                              : "it has made no call yet");
+                 p->posted   ? "it has messages under way"
+                 : p->remote ? "nothing was heard of it"
+                             : "it has made no call yet");
     }
 }
 
@@ -381,12 +381,12 @@ ronda_status rd_trouble_timeout(rd_link *link, const rd_record *mine, uint32_t p
     return rd_fail(err, RONDA_ETIMEOUT, missing,
                    "rank %u: %s timed out after %.3g s waiting for rank %u, which %s (%s)%s%s",
                    link->rank, us, (double)timeout_ns / 1e9, missing,
-                   !entered && p.hearsay && !p.message.direction ? "was not heard of in it"
-                   : !entered                                    ? "has not called it"
+                   !entered && p.remote && !p.message.direction ? "was not heard of in it"
+                   : !entered                                   ? "has not called it"
                    : p.message.direction ? "has called it and waits for something else"
                    : p.posted            ? "has posted it and does not wait for it"
                    : p.inside && !is_silent(&p, rd_now_ns()) ? "is in it"
-                   : p.inside || !p.hearsay                  ? "is in it and silent"
+                   : p.inside || !p.remote                   ? "is in it and silent"
                                                              : "was last heard of in it",
                    last, full, others);
 }
@@ -415,10 +415,10 @@ static void say_where(rd_link *link, uint32_t rank, char *text, size_t capacity)
         snprintf(text, capacity, "; rank %u has messages under way, and waits for none", rank);
     else if (known)
         snprintf(text, capacity, "; rank %u is in no call%s, the last was %s", rank,
-                 p.hearsay ? " that was heard of" : "", call);
+                 p.remote ? " that was heard of" : "", call);
     else
         snprintf(text, capacity, "; rank %u %s", rank,
-                 p.hearsay ? "was not heard of" : "has made no call yet");
+                 p.remote ? "was not heard of" : "has made no call yet");
 }
 
 /* Of a receive from any rank: where all others are, as far as it fits. */

@@ -162,7 +162,7 @@ rd_presence rd_control_board(const rd_link *l, uint32_t peer)
                      .running = entered & RD_INSIDE &&
                                 atomic_load_explicit(&b->running, memory_order_relaxed),
                      .closed = closed,
-                     .hearsay = l->boards[peer].copy,
+                     .remote = l->boards[peer].copy,
                      .awaits = awaits - 1,
                      .heard_ns = atomic_load_explicit(&b->heard_ns, memory_order_relaxed)};
     read_message(b, &p);

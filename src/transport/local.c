@@ -188,8 +188,8 @@ static ronda_status local_split(rd_link *link, const uint32_t members[], uint32_
     return RONDA_OK;
 }
 
-static void local_forgo(rd_link *link, const rd_offer *offer, const uint32_t members[],
-                        uint32_t size)
+static void local_withdraw(rd_link *link, const rd_offer *offer, const uint32_t members[],
+                           uint32_t size)
 {
     rd_share_head *head = (void *)(uintptr_t)offer->memory;
     (void)link;
@@ -239,4 +239,4 @@ const rd_transport rd_local = {.name = "local",
                                .close = local_close,
                                .split = local_split,
                                .join = local_join,
-                               .forgo = local_forgo};
+                               .withdraw = local_withdraw};

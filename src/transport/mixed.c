@@ -292,11 +292,11 @@ static ronda_status split(rd_link *link, const uint32_t members[], uint32_t size
     return status;
 }
 
-static void forgo(rd_link *link, const rd_offer *offer, const uint32_t members[], uint32_t size)
+static void withdraw(rd_link *link, const rd_offer *offer, const uint32_t members[], uint32_t size)
 {
     mixed_link *m = mixed(link);
     if (offer->memory)
-        m->shm->transport->forgo(m->shm, offer, NULL, find_locals(m, members, size, NULL).count);
+        m->shm->transport->withdraw(m->shm, offer, NULL, find_locals(m, members, size, NULL).count);
 }
 
 static ronda_status join_shm(mixed_link *m, const rd_offer offers[], const uint32_t members[],
@@ -312,7 +312,7 @@ static ronda_status join_shm(mixed_link *m, const rd_offer offers[], const uint3
         status = rd_fail(err, RONDA_ENOMEM, RONDA_ANY, "rank %u: no memory for its end of a part",
                          m->link.rank);
     if (!ranks && offer->memory) /* the others of this host may well come */
-        m->shm->transport->forgo(m->shm, offer, NULL, 1);
+        m->shm->transport->withdraw(m->shm, offer, NULL, 1);
     rd_free(ranks);
     return status;
 }
@@ -380,4 +380,4 @@ const rd_transport rd_mixed = {.name = "shm+tcp",
                                .abandon = abandon,
                                .split = split,
                                .join = join,
-                               .forgo = forgo};
+                               .withdraw = withdraw};

@@ -58,7 +58,7 @@ struct rd_port {
     uint64_t pushed;                 /* bytes of the message being sent that were committed */
     /* Bytes of the line being received: last shown, and released before */
     uint64_t shown, released;
-    bool asked_back; /* a loan has named a place for what the peer may return */
+    bool back_named; /* a loan has named a place for what the peer may return */
 };
 
 /* --- waiting --- */
@@ -405,7 +405,7 @@ void rd_share_lend(rd_port *p, const rd_loan *loan)
     line->ref.len = loan->bytes;
     line->ref.back = loan->back ? (uintptr_t)loan->back - p->member->origin : 0;
     line->ref.back_ordinal = loan->back_ordinal;
-    p->asked_back |= loan->back != NULL;
+    p->back_named |= loan->back != NULL;
     publish(p, line, LENT, 0, loan->mark, true);
 }
 
@@ -452,7 +452,7 @@ static bool understand(const rd_port *p, const rd_line *line, rd_view *view)
     view->bytes = view->total = bytes;
     if (kind == RETURNED) {
         view->data = NULL;
-        return p->asked_back;
+        return p->back_named;
     }
     view->data = (const char *)m->origin + at;
     if (kind == STAGED) {

@@ -532,4 +532,4 @@ const rd_transport rd_shm = {.name = "shm",
                              .abandon = shm_abandon,
                              .split = rd_shm_split,
                              .join = rd_shm_join,
-                             .forgo = rd_shm_forgo};
+                             .withdraw = rd_shm_withdraw};

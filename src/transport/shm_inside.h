@@ -97,6 +97,6 @@ ronda_status rd_shm_split(rd_link *link, const uint32_t members[], uint32_t size
                           rd_offer *out, rd_error *err);
 ronda_status rd_shm_join(rd_link *link, const rd_offer offers[], const uint32_t members[],
                          uint32_t size, uint32_t rank, rd_link **out, rd_error *err);
-void rd_shm_forgo(rd_link *link, const rd_offer *offer, const uint32_t members[], uint32_t size);
+void rd_shm_withdraw(rd_link *link, const rd_offer *offer, const uint32_t members[], uint32_t size);
 
 #endif

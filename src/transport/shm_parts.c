@@ -82,7 +82,7 @@ ronda_status rd_shm_split(rd_link *link, const uint32_t members[], uint32_t size
     return RONDA_OK;
 }
 
-void rd_shm_forgo(rd_link *link, const rd_offer *offer, const uint32_t members[], uint32_t size)
+void rd_shm_withdraw(rd_link *link, const rd_offer *offer, const uint32_t members[], uint32_t size)
 {
     rd_share_head *head = part_at(whole_of(link), offer->memory, size);
     (void)members;

@@ -200,7 +200,7 @@ static void drop_link(tcp_world *w, tcp_link *l)
 {
     pthread_mutex_lock(&w->lock);
     if (!rd_link_inherited(&l->link))
-        rd_tcp_forsake(l, true); /* what came after the goodbye, too */
+        rd_tcp_drop_messages(l, true); /* what came after the goodbye, too */
     l->closed = true;
     tcp_link **at = &w->links;
     while (*at && *at != l)
@@ -250,7 +250,7 @@ static void goodbye(rd_link *link)
         link->close_by_ns ? link->close_by_ns : rd_tcp_now(w) + w->its.timeout_ns;
     rd_tcp_take_leave(l, until);
     pthread_mutex_lock(&w->lock);
-    rd_tcp_forsake(l, true);
+    rd_tcp_drop_messages(l, true);
     pthread_mutex_unlock(&w->lock);
     if (w->users == 1)
         rd_tcp_close_world(w, until);
@@ -361,7 +361,7 @@ void rd_tcp_leave_host(rd_link *link, bool last)
 
 bool rd_tcp_is_connecting(const rd_link *link)
 {
-    return rd_tcp_link(link)->world->wanted || rd_tcp_link(link)->world->strangers;
+    return rd_tcp_link(link)->world->wanted || rd_tcp_link(link)->world->unproven;
 }
 
 void rd_tcp_wait_with(rd_link *link,
@@ -389,7 +389,7 @@ static ronda_status split(rd_link *link, const uint32_t members[], uint32_t size
     return RONDA_OK;
 }
 
-static void forgo(rd_link *link, const rd_offer *offer, const uint32_t members[], uint32_t size)
+static void withdraw(rd_link *link, const rd_offer *offer, const uint32_t members[], uint32_t size)
 {
     (void)link;
     (void)offer;
@@ -473,4 +473,4 @@ const rd_transport rd_tcp = {.name = "tcp",
                              .close = close_link,
                              .split = split,
                              .join = join,
-                             .forgo = forgo};
+                             .withdraw = withdraw};

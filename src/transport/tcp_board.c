@@ -77,18 +77,18 @@ static uint32_t gather_news(const tcp_link *l, uint8_t *out, uint64_t now)
     return count;
 }
 
-static bool is_asked(const tcp_link *l, uint64_t now)
+static bool is_queried(const tcp_link *l, uint64_t now)
 {
-    return l->asked_ns && now - l->asked_ns < ASKED_NS;
+    return l->query_ns && now - l->query_ns < ASKED_NS;
 }
 
 /* Rounded up, so that a question grows older with every rank that passes it on. */
 static void ask(tcp_link *l, uint32_t age_ms, uint64_t now)
 {
     const uint64_t age = (uint64_t)age_ms * 1000000, at = age < now ? now - age : 1;
-    const bool before = is_asked(l, now);
-    l->asked_ns = at > l->asked_ns ? at : l->asked_ns;
-    if (!before && is_asked(l, now))
+    const bool before = is_queried(l, now);
+    l->query_ns = at > l->query_ns ? at : l->query_ns;
+    if (!before && is_queried(l, now))
         atomic_fetch_add(l->world->goodbyes, 1); /* who waits looks now, and answers */
 }
 
@@ -102,7 +102,7 @@ static void tell_news(tcp_link *l, uint64_t now)
     const rd_head head = {.kind = RD_NEWS,
                           .bytes = gather_news(l, items, now) * RD_NEWS_ITEM,
                           .world = l->id,
-                          .taken = (uint32_t)((now - l->asked_ns) / 1000000) + 1};
+                          .taken = (uint32_t)((now - l->query_ns) / 1000000) + 1};
     pthread_mutex_lock(&w->lock);
     for (tcp_conn *c = w->conns, *next; c; c = next) {
         next = c->next;
@@ -129,9 +129,9 @@ void rd_tcp_gossip(rd_link *link, uint32_t peer, bool late)
     if (peer < link->size && !is_beside(l, peer)) /* else nobody would notice its death */
         rd_tcp_want(w, rd_tcp_in_whole(l, peer), late ? 0 : CONNECT_NS);
     if (late)
-        l->asked_ns = now;
+        l->query_ns = now;
     pthread_mutex_unlock(&w->lock);
-    if (is_asked(l, now))
+    if (is_queried(l, now))
         tell_news(l, now);
 }
 
@@ -362,7 +362,7 @@ void rd_tcp_quiesce(rd_link *link, uint64_t until_ns, uint64_t soon_ns)
     const bool all = cause.status != RONDA_EMISMATCH; /* else earlier calls go on */
     pass_on(l->world);
     pthread_mutex_lock(&l->world->lock);
-    rd_tcp_forsake(l, all);
+    rd_tcp_drop_messages(l, all);
     l->left = all;
     pthread_mutex_unlock(&l->world->lock);
     uint64_t now = rd_tcp_now(l->world);
@@ -381,7 +381,7 @@ static void serve(tcp_world *w, const rd_stream_event *event)
         rd_tcp_accept(w);
         return;
     }
-    assert(!c->stream || c->state == TCP_STRANGER || c->rank < w->its.size);
+    assert(!c->stream || c->state == TCP_UNPROVEN || c->rank < w->its.size);
     if (c->stream && c->state == TCP_CONNECTING) {
         rd_tcp_connected(w, c);
         return;
@@ -422,7 +422,7 @@ void rd_tcp_pump(tcp_world *w, uint64_t until_ns)
     rd_stream_event events[MOST_EVENTS];
     uint64_t now = 0, timer = UINT64_MAX;
     pass_on(w);
-    if (until_ns || w->wanted || w->strangers) {
+    if (until_ns || w->wanted || w->unproven) {
         now = rd_tcp_now(w);
         pthread_mutex_lock(&w->lock);
         timer = rd_tcp_timers(w, now);
@@ -512,7 +512,7 @@ void rd_tcp_close_world(tcp_world *w, uint64_t until_ns)
     pthread_mutex_unlock(&w->lock);
     const uint64_t soon = rd_tcp_now(w) + LATE_COMERS_NS;
     rd_tcp_pump(w, 0);
-    while (w->strangers && rd_tcp_now(w) < soon) /* who has just connected is told, too */
+    while (w->unproven && rd_tcp_now(w) < soon) /* who has just connected is told, too */
         rd_tcp_pump(w, soon);
     while (!all_settled(w) && rd_tcp_now(w) < until)
         rd_tcp_pump(w, rd_tcp_now(w) + A_MOMENT_NS);

@@ -8,7 +8,7 @@
 static void free_conn(tcp_conn *c)
 {
     rd_free(c->input);
-    rd_free(c->letter.bytes);
+    rd_free(c->body.bytes);
     rd_free(c->control.bytes);
     rd_free(c->next_control.bytes);
     rd_free(c->spilled);
@@ -53,9 +53,9 @@ void rd_tcp_end(tcp_world *w, tcp_conn *c)
         at = &(*at)->next;
     assert(*at); /* it ends once */
     *at = c->next;
-    assert(c->state != TCP_STRANGER || w->strangers);
-    if (c->state == TCP_STRANGER)
-        w->strangers--;
+    assert(c->state != TCP_UNPROVEN || w->unproven);
+    if (c->state == TCP_UNPROVEN)
+        w->unproven--;
     w->full -= c->full;
     if (c->rank < w->its.size) {
         tcp_peer *peer = &w->peers[c->rank];

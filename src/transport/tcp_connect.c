@@ -16,8 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_STRANGERS = 64, MOST_ACCEPTS = 32, NEXT_ADDRESS_NS = 250000000 };
-static const uint64_t TRY_NS = 10000000000u, STRANGER_NS = 3000000000u, SUSPECT_NS = 1000000000u,
+enum { MOST_UNPROVEN = 64, MOST_ACCEPTS = 32, NEXT_ADDRESS_NS = 250000000 };
+static const uint64_t TRY_NS = 10000000000u, UNPROVEN_NS = 3000000000u, SUSPECT_NS = 1000000000u,
                       UNKNOWN_NS = 50000000u, DEAF_NS = 2000000000u, NO_MEMORY_NS = 200000000u,
                       DEAF_PAUSE_NS = 10000000u, PROBES_NS = 600000000u;
 
@@ -48,7 +48,7 @@ static bool greet(tcp_world *w, tcp_conn *c, uint32_t kind)
 static bool is_greeting(const tcp_world *w, const tcp_conn *c, const rd_frame *g,
                         const uint8_t bytes[RD_GREETING])
 {
-    const bool unproven = c->state == TCP_STRANGER;
+    const bool unproven = c->state == TCP_UNPROVEN;
     if (g->kind != (unproven ? RD_FRAME_GREETING : RD_FRAME_ANSWER) || g->job != w->its.job ||
         g->size != w->its.size || g->to != w->its.rank || g->from >= g->size || g->from == g->to ||
         g->features != (rd_tcp_checks(w, g->from) ? RD_FEATURE_CHECKSUM : 0))
@@ -84,9 +84,9 @@ static void cancel(tcp_world *w, uint32_t rank)
 bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING])
 {
     rd_frame g;
-    const bool stranger = c->state == TCP_STRANGER;
+    const bool unproven = c->state == TCP_UNPROVEN;
     const bool good = rd_frame_unpack(bytes, &g) == RD_FRAME_OK && is_greeting(w, c, &g, bytes);
-    if (!good && stranger) {
+    if (!good && unproven) {
         rd_tcp_end(w, c);
         return false;
     }
@@ -95,11 +95,11 @@ bool rd_tcp_greeted(tcp_world *w, tcp_conn *c, const uint8_t bytes[RD_GREETING])
         return false;
     }
     c->greeted = true;
-    if (!stranger)
+    if (!unproven)
         return true;
     tcp_peer *peer = &w->peers[g.from];
-    assert(w->strangers);
-    w->strangers--;
+    assert(w->unproven);
+    w->unproven--;
     c->rank = g.from;
     c->state = TCP_OPEN;
     c->checked = rd_tcp_checks(w, g.from);
@@ -167,13 +167,13 @@ static void hear_again(tcp_world *w)
 static void make_way(tcp_world *w)
 {
     tcp_conn *oldest = NULL;
-    if (w->strangers < MOST_STRANGERS)
+    if (w->unproven < MOST_UNPROVEN)
         return;
     for (tcp_conn *c = w->conns; c; c = c->next) /* the newest is the first */
-        oldest = c->state == TCP_STRANGER ? c : oldest;
+        oldest = c->state == TCP_UNPROVEN ? c : oldest;
     assert(oldest);
     rd_tcp_read(w, oldest);
-    if (oldest->stream && oldest->state == TCP_STRANGER)
+    if (oldest->stream && oldest->state == TCP_UNPROVEN)
         rd_tcp_end(w, oldest);
 }
 
@@ -205,8 +205,8 @@ void rd_tcp_accept(tcp_world *w)
             return;
         }
         c->from = from;
-        c->state = TCP_STRANGER;
-        w->strangers++;
+        c->state = TCP_UNPROVEN;
+        w->unproven++;
         rd_tcp_read(w, c);
     }
 }
@@ -237,7 +237,7 @@ static tcp_conn *other_of(const tcp_world *w, uint32_t rank)
     return c;
 }
 
-static void bury(tcp_world *w, uint32_t rank, const char *how)
+static void fail_peer(tcp_world *w, uint32_t rank, const char *how)
 {
     w->peers[rank].dead = true;
     cancel(w, rank);
@@ -264,13 +264,13 @@ static void doubt(tcp_world *w, uint32_t rank, tcp_suspicion of_what)
 }
 
 /* It was there when the world began. */
-static void bury_unreachable(tcp_world *w, uint32_t rank)
+static void fail_unreachable(tcp_world *w, uint32_t rank)
 {
     char how[400], where[220];
     addresses_text(w, rank, where, sizeof where);
     snprintf(how, sizeof how, "cannot be reached by rank %u (host %s) at port %u of %s",
              w->its.rank, w->its.places[w->its.rank].name, w->its.places[rank].port, where);
-    bury(w, rank, how);
+    fail_peer(w, rank, how);
 }
 
 /* A link-local address says by which interface it is reached, as its own host counts them: this one takes that of
@@ -403,38 +403,39 @@ void rd_tcp_connected(tcp_world *w, tcp_conn *c)
     rd_tcp_flush_conn(w, c);
 }
 
-static void bury_suspect(tcp_world *w, uint32_t rank)
+static void fail_suspect(tcp_world *w, uint32_t rank)
 {
     if (!w->peers[rank].looked)
         w->peers[rank].looked = true;
     else if (w->peers[rank].suspicion == TCP_UNREACHABLE)
-        bury_unreachable(w, rank);
+        fail_unreachable(w, rank);
     else
-        bury(w, rank, w->peers[rank].suspicion == TCP_DIED ? "died" : "left without a goodbye");
+        fail_peer(w, rank,
+                  w->peers[rank].suspicion == TCP_DIED ? "died" : "left without a goodbye");
 }
 
 uint64_t rd_tcp_timers(tcp_world *w, uint64_t now)
 {
     uint64_t next = UINT64_MAX;
-    if (!w->wanted && !w->strangers)
+    if (!w->wanted && !w->unproven)
         return next;
     for (tcp_conn *c = w->conns, *after; c; c = after) {
         after = c->next;
-        const uint64_t limit = c->since_ns + (c->state == TCP_STRANGER ? STRANGER_NS : TRY_NS);
+        const uint64_t limit = c->since_ns + (c->state == TCP_UNPROVEN ? UNPROVEN_NS : TRY_NS);
         if (c->state == TCP_OPEN || now < limit) {
             next = c->state == TCP_OPEN ? next : earlier(next, limit);
             continue;
         }
         const uint32_t rank = c->rank;
-        const bool stranger = c->state == TCP_STRANGER;
-        if (!stranger && c->stream->kind->opened(c->stream) !=
+        const bool unproven = c->state == TCP_UNPROVEN;
+        if (!unproven && c->stream->kind->opened(c->stream) !=
                              EINPROGRESS) { /* it was this rank that did not look */
             rd_tcp_connected(w, c);
             after = w->conns;
             continue;
         }
         rd_tcp_end(w, c);
-        if (!stranger)
+        if (!unproven)
             go_on(w, rank, now);
         after = w->conns; /* others may have gone with it */
     }
@@ -444,7 +445,7 @@ uint64_t rd_tcp_timers(tcp_world *w, uint64_t now)
         next = earlier(next, w->deaf_ns);
     for (uint32_t r = 0; r < w->its.size && w->wanted; r++) {
         if (w->peers[r].suspect_ns && w->peers[r].suspect_ns <= now) {
-            bury_suspect(w, r);
+            fail_suspect(w, r);
             next = now; /* somebody may wait for just that */
         }
         if (w->peers[r].suspect_ns)
@@ -465,7 +466,7 @@ static void report_lost(tcp_world *w, uint32_t rank, int error)
     snprintf(how, sizeof how,
              "and rank %u of the world (host %s, pid %" PRId32 ") have lost their connection: %s,",
              w->its.rank, own->name, own->pid, error ? strerror(error) : "it was ended");
-    bury(w, rank, how);
+    fail_peer(w, rank, how);
 }
 
 /* Does the rank's process still listen there?  Many may end at once: the time for all such questions is limited. */
@@ -516,8 +517,8 @@ void rd_tcp_lost(tcp_world *w, tcp_conn *c, int error)
         report_lost(w, rank, error);
         return;
     }
-    bury(w, rank,
-         ended              ? "died"
-         : error == EBADMSG ? "has sent what cannot be a message"
-                            : "is not what answers at its address");
+    fail_peer(w, rank,
+              ended              ? "died"
+              : error == EBADMSG ? "has sent what cannot be a message"
+                                 : "is not what answers at its address");
 }

@@ -290,7 +290,7 @@ bool rd_tcp_can_fail(tcp_conn *c)
 {
     enum { LAST_WORDS = RD_GREETING + 3 * RD_HEAD + RD_CAUSE }; /* an alarm, a goodbye, the end */
     return has_space(&c->control, LAST_WORDS) && has_space(&c->next_control, LAST_WORDS) &&
-           has_space(&c->letter, RD_CAUSE);
+           has_space(&c->body, RD_CAUSE);
 }
 
 bool rd_tcp_append(tcp_text *t, const void *bytes, size_t length)
@@ -319,7 +319,7 @@ bool rd_tcp_say(tcp_conn *c, const rd_head *head, const void *bytes)
 bool rd_tcp_settled(const tcp_conn *c)
 {
     if (c->state != TCP_OPEN)
-        return c->state == TCP_STRANGER; /* to whom nothing is said */
+        return c->state == TCP_UNPROVEN; /* to whom nothing is said */
     return c->broken || (!c->count && !c->next_control.length && !rd_tcp_owes(c));
 }
 
@@ -374,7 +374,7 @@ static void clean_pipe(tcp_world *w, tcp_conn *c, const tcp_link *l, bool all)
     c->count = kept;
 }
 
-void rd_tcp_forsake(tcp_link *l, bool all)
+void rd_tcp_drop_messages(tcp_link *l, bool all)
 {
     tcp_world *w = l->world;
     for (tcp_conn *c = w->conns, *next; c; c = next) {

@@ -129,7 +129,7 @@ struct tcp_link {
     rd_announced *copied_calls;
     size_t copies_bytes, calls_bytes;
     uint64_t
-        asked_ns; /* when a rank whose call is late last asked where the others stand; 0: never */
+        query_ns; /* when a rank whose call is late last asked where the others stand; 0: never */
     rd_failure own_failure; /* unless ranks of this host share one */
     rd_link *beside;        /* to the ranks of this host, which share the failure; or NULL */
     bool told;              /* the neighbours, why it has failed */
@@ -156,8 +156,8 @@ typedef struct {
 struct tcp_conn {
     tcp_conn *next;
     rd_bytestream *stream; /* NULL: it has ended */
-    enum { TCP_CONNECTING, TCP_STRANGER, TCP_OPEN } state;
-    uint32_t rank;    /* of the peer; of a stranger: none */
+    enum { TCP_CONNECTING, TCP_UNPROVEN, TCP_OPEN } state;
+    uint32_t rank;    /* of the peer; of one that has not proved the key: none */
     uint32_t address; /* which of the peer's is being tried */
     rd_ip from;       /* where the peer is, if it has connected itself; else no family */
     bool greeted;     /* by the peer */
@@ -176,7 +176,7 @@ struct tcp_conn {
     uint32_t crc;  /* of those that have */
     bool whole;    /* a long message has become so in this read */
     rd_port *into; /* where they go, or: */
-    tcp_text letter;
+    tcp_text body; /* of a frame that is no message */
     /* Writing */
     tcp_parcel pipe[RD_PIPE];
     uint32_t first, count;
@@ -225,9 +225,9 @@ struct tcp_world {
     tcp_peer *ready;         /* those that may have ready ports */
     tcp_conn *conns, *ended; /* ended: to be freed when nobody looks at them */
     tcp_link *links;
-    uint32_t users, strangers;
-    uint32_t full;           /* connections that wait until they can be written */
-    _Atomic uint32_t wanted; /* peers to whom a connection is to be opened */
+    uint32_t users, unproven; /* links; connections that have not proved the key */
+    uint32_t full;            /* connections that wait until they can be written */
+    _Atomic uint32_t wanted;  /* peers to whom a connection is to be opened */
     /* While there are no descriptors the listener is left alone: until when, and since when; 0: there are */
     uint64_t deaf_ns, deaf_since_ns;
     bool closing;
@@ -288,10 +288,10 @@ void rd_tcp_flush_conn(tcp_world *w, tcp_conn *c);
 bool rd_tcp_say(tcp_conn *c, const rd_head *head, const void *bytes);
 bool rd_tcp_can_fail(tcp_conn *c); /* has memory to say, and to hear, that the world has */
 bool rd_tcp_append(tcp_text *t, const void *bytes, size_t length); /* false: no memory */
-void rd_tcp_forsake(tcp_link *l, bool all); /* its messages are not written any more */
-bool rd_tcp_owes(const tcp_conn *c);        /* its stream has bytes that it must be told to write */
-bool rd_tcp_settled(const tcp_conn *c);     /* nothing is left to be written to it */
-bool rd_tcp_owes_credit(const rd_port *p);  /* enough to be said by itself */
+void rd_tcp_drop_messages(tcp_link *l, bool all); /* its messages are not written any more */
+bool rd_tcp_owes(const tcp_conn *c);       /* its stream has bytes that it must be told to write */
+bool rd_tcp_settled(const tcp_conn *c);    /* nothing is left to be written to it */
+bool rd_tcp_owes_credit(const rd_port *p); /* enough to be said by itself */
 
 /* tcp_read.c; the lock is held */
 void rd_tcp_read(tcp_world *w, tcp_conn *c);

@@ -100,7 +100,7 @@ static bool begin(tcp_world *w, tcp_conn *c)
     c->left = h->bytes;
     c->crc = 0;
     c->into = NULL;
-    c->letter.length = 0;
+    c->body.length = 0;
     if (h->kind == RD_HANGUP) {
         c->hung_up = true;
         return true;
@@ -176,7 +176,7 @@ static bool finish(tcp_world *w, tcp_conn *c)
     if (c->into && (c->checked || !c->head.bytes))
         show(c);
     else if (!c->into && c->head.kind != RD_MESSAGE)
-        rd_tcp_hear(w, c, &c->head, c->head.bytes ? c->letter.bytes : NULL);
+        rd_tcp_hear(w, c, &c->head, c->head.bytes ? c->body.bytes : NULL);
     return true;
 }
 
@@ -185,7 +185,7 @@ static void keep(tcp_conn *c, const uint8_t *bytes, uint64_t count)
 {
     if (c->into)
         memcpy(next_place(c), bytes, count);
-    else if (c->head.kind != RD_MESSAGE && !rd_tcp_append(&c->letter, bytes, count))
+    else if (c->head.kind != RD_MESSAGE && !rd_tcp_append(&c->body, bytes, count))
         c->head.kind = RD_MESSAGE; /* whose bytes go nowhere */
     came(c, bytes, count);
 }

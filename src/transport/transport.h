@@ -137,7 +137,7 @@ typedef struct {
     bool inside, closed, dead;
     bool posted;       /* not inside, but calls of its are under way */
     bool running;      /* inside, and in an op of the program's, which may take any time */
-    bool hearsay;      /* all this is what was last heard of it */
+    bool remote;       /* all this is what was last heard of it */
     uint32_t awaits;   /* inside: whom it has been waiting for, or RONDA_ANY */
     uint64_t heard_ns; /* when it last said so */
     rd_pending
@@ -327,7 +327,7 @@ struct rd_transport {
                           rd_offer *out, rd_error *err);
     ronda_status (*join)(rd_link *link, const rd_offer offers[], const uint32_t members[],
                          uint32_t size, uint32_t rank, rd_link **out, rd_error *err);
-    void (*forgo)(rd_link *link, const rd_offer *offer, const uint32_t members[], uint32_t size);
+    void (*withdraw)(rd_link *link, const rd_offer *offer, const uint32_t members[], uint32_t size);
 };
 
 /* A world of `size` ranks in this process, RD_LOCAL_RANKS at most: links[r] is rank r's. */

@@ -51,7 +51,7 @@ bool rd_head_unpack(const uint8_t bytes[RD_HEAD], rd_head *h); /* false: this ca
 void rd_head_seal(uint8_t bytes[RD_HEAD]);
 bool rd_head_is_whole(const uint8_t bytes[RD_HEAD]);
 
-/* Where a rank stands, by hearsay. */
+/* Where a rank stands, by remote. */
 enum { RD_NEWS_ITEM = 64, RD_MOST_NEWS = RD_MOST_PARCEL / RD_NEWS_ITEM };
 typedef struct {
     uint32_t rank, awaits, age_ms;

@@ -1,9 +1,9 @@
-#include "base/asked.h"
+#include "base/dump_signal.h"
 
 #include <pthread.h>
 #include <signal.h>
 
-_Atomic uint32_t rd_asked;
+_Atomic uint32_t rd_dump_signals;
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "a handler may only touch what takes no lock");
 
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
@@ -13,7 +13,7 @@ static bool installed;
 static void hear(int number)
 {
     (void)number;
-    atomic_fetch_add_explicit(&rd_asked, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&rd_dump_signals, 1, memory_order_relaxed);
 }
 
 static bool is_ours(const struct sigaction *a)
@@ -22,7 +22,7 @@ static bool is_ours(const struct sigaction *a)
 }
 
 /* SA_RESTART is for the program's own system calls; ours have a time limit and return all the same. */
-void rd_asked_open(void)
+void rd_dump_signal_open(void)
 {
     struct sigaction was, ours = {.sa_handler = hear, .sa_flags = SA_RESTART};
     sigemptyset(&ours.sa_mask);
@@ -43,14 +43,14 @@ static void take_away(void)
     }
 }
 
-void rd_asked_close(void)
+void rd_dump_signal_close(void)
 {
     pthread_mutex_lock(&changing);
     take_away();
     pthread_mutex_unlock(&changing);
 }
 
-void rd_asked_close_inherited(void)
+void rd_dump_signal_close_inherited(void)
 {
     if (pthread_mutex_trylock(&changing))
         return;
