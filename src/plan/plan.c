@@ -225,7 +225,7 @@ static uint64_t cut_lines(uint64_t count, uint64_t pieces, uint64_t i, uint32_t 
 }
 
 /* This chunk of the elements at .. at + count */
-static rd_range chunk_of(const rd_shape *s, int buffer, uint64_t at, uint64_t count)
+rd_range rd_chunk_of(const rd_shape *s, int buffer, uint64_t at, uint64_t count)
 {
     if (s->chunks == 1)
         return (rd_range){(uint8_t)buffer, at, count};
@@ -237,34 +237,15 @@ static rd_range chunk_of(const rd_shape *s, int buffer, uint64_t at, uint64_t co
 rd_range rd_whole(rd_shape s, int buffer)
 {
     if (s.starts[RD_IN] || s.starts[RD_OUT])
-        return chunk_of(&s, buffer, 0, rd_own_count(&s));
+        return rd_chunk_of(&s, buffer, 0, rd_own_count(&s));
     return (rd_range){(uint8_t)buffer, s.at, s.count};
 }
 
-static rd_range pieces_of(const rd_shape *s, int buffer, uint32_t pieces, uint32_t first,
-                          uint32_t end)
+rd_range rd_pieces_of(const rd_shape *s, int buffer, uint32_t pieces, uint32_t first, uint32_t end)
 {
     const uint64_t lo = cut_lines(s->count, pieces, first, s->width);
     const uint64_t hi = cut_lines(s->count, pieces, end, s->width);
     return (rd_range){(uint8_t)buffer, s->at + lo, hi - lo};
-}
-
-rd_range rd_pieces(rd_shape s, int buffer, uint32_t pieces, uint32_t first, uint32_t end)
-{
-    return pieces_of(&s, buffer, pieces, first, end);
-}
-
-rd_range rd_part(rd_shape s, int buffer, uint32_t i)
-{
-    return pieces_of(&s, buffer, s.size, i, i + 1);
-}
-
-rd_range rd_slot(rd_shape s, int buffer, uint32_t i)
-{
-    const uint64_t *starts = s.starts[buffer];
-    if (starts)
-        return chunk_of(&s, buffer, starts[i], starts[i + 1] - starts[i]);
-    return (rd_range){(uint8_t)buffer, i * s.stride + s.at, s.count};
 }
 
 rd_range rd_slots(rd_shape s, int buffer, uint32_t first, uint32_t end)

@@ -196,14 +196,32 @@ void rd_scale(rd_plan *p, rd_range range);
  * is written says how long the step is */
 void rd_apply(rd_plan *p, int verb, const rd_access list[], uint32_t count);
 
+/* These two take the shape by its address, for those below: a shape is long, and they are called for every message.
+ * Elements first .. end-1 of `pieces` parts of the chunk; this chunk of a block */
+rd_range rd_pieces_of(const rd_shape *s, int buffer, uint32_t pieces, uint32_t first, uint32_t end);
+rd_range rd_chunk_of(const rd_shape *s, int buffer, uint64_t start, uint64_t count);
+
 /* Of a buffer of RD_BLOCK: this chunk of it */
 rd_range rd_whole(rd_shape s, int buffer);
 /* The i-th of size parts of the chunk */
-rd_range rd_part(rd_shape s, int buffer, uint32_t i);
+static inline rd_range rd_part(rd_shape s, int buffer, uint32_t i)
+{
+    return rd_pieces_of(&s, buffer, s.size, i, i + 1);
+}
 /* The same cut in `pieces`: first .. end-1 */
-rd_range rd_pieces(rd_shape s, int buffer, uint32_t pieces, uint32_t first, uint32_t end);
+static inline rd_range rd_pieces(rd_shape s, int buffer, uint32_t pieces, uint32_t first,
+                                 uint32_t end)
+{
+    return rd_pieces_of(&s, buffer, pieces, first, end);
+}
 /* Of a buffer of RD_BLOCKS: rank i's block, this chunk of it */
-rd_range rd_slot(rd_shape s, int buffer, uint32_t i);
+static inline rd_range rd_slot(rd_shape s, int buffer, uint32_t i)
+{
+    const uint64_t *starts = s.starts[buffer];
+    if (starts)
+        return rd_chunk_of(&s, buffer, starts[i], starts[i + 1] - starts[i]);
+    return (rd_range){(uint8_t)buffer, i * s.stride + s.at, s.count};
+}
 /* The blocks first .. end-1 in one; only of what is never cut into chunks */
 rd_range rd_slots(rd_shape s, int buffer, uint32_t first, uint32_t end);
 /* Elements of the longest slot */
