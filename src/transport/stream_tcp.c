@@ -71,14 +71,8 @@ static void set_options(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
 }
 
-/* NULL: no memory, and the socket is closed. */
-static rd_bytestream *add(tcp_network *n, int fd, int opened)
+static rd_bytestream *add(tcp_network *n, tcp_stream *s, int fd, int opened)
 {
-    tcp_stream *s = rd_alloc(sizeof *s);
-    if (!s) {
-        close(fd);
-        return NULL;
-    }
     *s = (tcp_stream){.base.kind = n->base.kind, .network = n, .fd = fd, .opened = opened};
     s->next = n->streams;
     s->at = &n->streams;
@@ -105,9 +99,13 @@ static int call(const rd_ip *to, uint16_t port)
 
 static rd_bytestream *connect_to(rd_network *network, const rd_ip *to, uint16_t port, int *error)
 {
-    const int fd = call(to, port);
-    *error = fd < 0 ? errno : ENOMEM;
-    return fd < 0 ? NULL : add(net(network), fd, EINPROGRESS);
+    tcp_stream *s = rd_alloc(sizeof *s);
+    const int fd = s ? call(to, port) : -1;
+    *error = !s ? ENOMEM : fd < 0 ? errno : 0;
+    if (fd >= 0)
+        return add(net(network), s, fd, EINPROGRESS);
+    rd_free(s);
+    return NULL;
 }
 
 /* Has the peer closed it?  It does so with who has not greeted in time, or makes way for others. */
@@ -132,17 +130,22 @@ static int opened(rd_bytestream *stream)
     return s->opened;
 }
 
+/* Memory first: who is not accepted waits with the system, and loses nothing. */
 static rd_bytestream *accept_one(rd_network *network, rd_ip *from, int *error)
 {
     struct sockaddr_storage name = {0};
     socklen_t length = sizeof name;
-    const int fd = rd_fd(accept4(net(network)->listener, (struct sockaddr *)&name, &length,
-                                 SOCK_NONBLOCK | SOCK_CLOEXEC));
-    *error = fd >= 0 ? ENOMEM : errno == EAGAIN ? 0 : errno;
-    if (fd < 0)
+    tcp_stream *s = rd_alloc(sizeof *s);
+    const int fd = s ? rd_fd(accept4(net(network)->listener, (struct sockaddr *)&name, &length,
+                                     SOCK_NONBLOCK | SOCK_CLOEXEC))
+                     : -1;
+    *error = !s ? ENOMEM : fd >= 0 || errno == EAGAIN ? 0 : errno;
+    if (fd < 0) {
+        rd_free(s);
         return NULL;
+    }
     rd_ip_of((const struct sockaddr *)&name, from, NULL);
-    return add(net(network), fd, 0);
+    return add(net(network), s, fd, 0);
 }
 
 static bool listen_to(rd_network *network, bool on)
