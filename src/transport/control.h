@@ -25,9 +25,10 @@ struct rd_board {
     /* What it waits for if that is a message: direction, whether its unexpected queue is full, type and tag; count */
     _Atomic uint64_t message[2];
     _Atomic uint32_t running; /* an op of the program's */
+    /* Apart from what changes with every call: these are read by whoever sends or waits */
+    _Alignas(128) _Atomic uint32_t asleep;
     /* Of the whole: 1 + the core that it was on when it last looked, which it does now and then; 0: never */
     _Atomic uint32_t core;
-    _Alignas(128) _Atomic uint32_t asleep;
     _Atomic uint32_t message_lines; /* lines of messages with tags that were sent to it */
 };
 
